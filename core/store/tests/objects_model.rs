@@ -52,6 +52,11 @@ enum Op {
         object: u8,
         size: usize,
     },
+    Punch {
+        object: u8,
+        offset: usize,
+        len: usize,
+    },
     Remove {
         object: u8,
     },
@@ -76,6 +81,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => place().prop_map(|(object, offset, len)| Op::BeginRead { object, offset, len }),
         1 => Just(Op::FinishRead),
         2 => (0..OBJECTS, prop_oneof![0..OBJECT_BYTES, Just(0usize)]).prop_map(|(object, size)| Op::Truncate { object, size }),
+        2 => place().prop_map(|(object, offset, len)| Op::Punch { object, offset, len }),
+        1 => aligned().prop_map(|(object, offset, len)| Op::Punch { object, offset, len }),
         2 => (0..OBJECTS).prop_map(|object| Op::Remove { object }),
         3 => Just(Op::Sync),
         1 => Just(Op::ReleaseIdle),
@@ -181,6 +188,19 @@ impl World {
                     self.table.plan_truncate(key(object), size as u64, DataTime { epoch: 2, at: WallTime(self.clock) }, 0).expect("small");
                 if let Some(record) = record {
                     self.model.entry(key(object)).or_default().resize(size, 0);
+                    self.commit(record);
+                }
+            }
+            Op::Punch { object, offset, len } => {
+                self.clock += 1;
+                let mtime = DataTime { epoch: 2, at: WallTime(self.clock) };
+                let record = self.table.plan_punch(key(object), offset as u64, len as u64, mtime).expect("small");
+                if let Some(record) = record {
+                    let content = self.model.entry(key(object)).or_default();
+                    let end = content.len().min(offset + len);
+                    if let Some(hole) = content.get_mut(offset..end) {
+                        hole.fill(0);
+                    }
                     self.commit(record);
                 }
             }

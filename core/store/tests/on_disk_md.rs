@@ -96,6 +96,7 @@ fn on_disk_md_object_records() {
         ObjectRecord::Put { key, size_bytes: 8192 + (1 << 20), mtime, truncate_epoch: 2, extents },
         ObjectRecord::Truncate { key, size_bytes: 77, mtime, truncate_epoch: 3 },
         ObjectRecord::Remove { key },
+        ObjectRecord::Punch { key, mtime, local_offset: 4096, len: 8192 },
     ];
     let mut want = String::new();
     for record in &records {

@@ -4,6 +4,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weft_base::{Attr, Credentials, FileKind, Status, WallTime};
+use weft_client::Fallocate;
 use weft_posix::{Caching, CallingThread, InodeNumber, OpenHow, Opened, WriteHow};
 use weft_wire::Rights;
 use weft_wire::ops::SetTime;
@@ -55,6 +56,17 @@ pub fn fopen_flags(opened: &Opened) -> FopenFlags {
         Caching::Keep => FopenFlags::FOPEN_KEEP_CACHE,
     };
     if opened.hears_closes { flags } else { flags | FopenFlags::FOPEN_NOFLUSH }
+}
+
+/// What FALLOCATE asks for; `None` for a mode that there is not.
+pub fn fallocate_how(mode: i32) -> Option<Fallocate> {
+    let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+    match mode & !libc::FALLOC_FL_KEEP_SIZE {
+        0 => Some(Fallocate::Reserve { keep_size }),
+        libc::FALLOC_FL_ZERO_RANGE => Some(Fallocate::Zero { keep_size }),
+        libc::FALLOC_FL_PUNCH_HOLE if keep_size => Some(Fallocate::Punch),
+        _ => None,
+    }
 }
 
 /// How data is written, from the flags of the open file. `O_SYNC` is two bits, one of them

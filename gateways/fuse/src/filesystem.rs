@@ -14,7 +14,8 @@ use weft_trace::event;
 use weft_wire::ops::{Family, Lock, LockKind};
 
 use crate::convert::{
-    attributes, caller, credentials, errno, file_type, fopen_flags, inode, kind_of_mode, name_only, open_how, set_time, write_how,
+    attributes, caller, credentials, errno, fallocate_how, file_type, fopen_flags, inode, kind_of_mode, name_only, open_how, set_time,
+    write_how,
 };
 use crate::gateway::Above;
 use crate::kernel::{
@@ -443,11 +444,12 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         self.reply_done(served, reply, result);
     }
 
-    fn fallocate(&self, request: &Request, ino: INodeNo, _file: FileHandle, _offset: u64, _length: u64, _mode: i32, reply: ReplyEmpty) {
+    fn fallocate(&self, request: &Request, ino: INodeNo, file: FileHandle, offset: u64, length: u64, mode: i32, reply: ReplyEmpty) {
         let mut served = self.begin(event::FUSE_OTHER, request, ino);
-        // Not ENOSYS: the C library then writes the range itself, which is what the caller of
-        // posix_fallocate needs.
-        served.replies();
-        reply.error(Errno::EOPNOTSUPP);
+        served.span.range(offset, length);
+        // Not ENOSYS: the kernel would ask for no other mode either.
+        let how = answer!(served, reply, fallocate_how(mode).ok_or(Status::NotSupported));
+        let result = self.run(self.posix.fallocate(&credentials(request), file.0, offset, length, how));
+        self.reply_done(served, reply, result);
     }
 }

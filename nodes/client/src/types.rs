@@ -88,6 +88,23 @@ pub struct RenameFlags {
     pub exchange: bool,
 }
 
+/// What [`crate::Client::fallocate`] does to a range of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallocate {
+    /// Give it its space; what was never written reads as zeros as before.
+    Reserve {
+        /// Do not make the file longer.
+        keep_size: bool,
+    },
+    /// The same, and all of it reads as zeros.
+    Zero {
+        /// Do not make the file longer.
+        keep_size: bool,
+    },
+    /// Make a hole of it, and give its space back. The size stays.
+    Punch,
+}
+
 /// Flags of `set_xattr`; at most one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XattrFlags {

@@ -38,6 +38,13 @@ impl SpaceState {
     pub fn note_change(&mut self, table: &ObjectTable, record: &ObjectRecord, punch_bytes: u64) {
         let (key, cut) = match record {
             ObjectRecord::Put { .. } => return,
+            ObjectRecord::Punch { key, local_offset, len, .. } => {
+                let freed = table.freed_by_punch(*key, *local_offset, *len);
+                self.freed |= !freed.is_empty();
+                let large = freed.iter().map(|run| run.blocks).sum::<u64>() * BLOCK_BYTES >= punch_bytes;
+                freed.into_iter().filter(|_| large).for_each(|run| push_run(&mut self.freed_runs, run));
+                return;
+            }
             ObjectRecord::Truncate { key, size_bytes, .. } => (*key, size_bytes.next_multiple_of(BLOCK_BYTES)),
             ObjectRecord::Remove { key } => (*key, 0),
         };

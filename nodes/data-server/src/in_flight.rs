@@ -133,7 +133,11 @@ impl Claims {
             Request::ObjectStat(_) | Request::ObjectSync(_) => return None,
             _ => None,
         };
-        let bytes = pieces.map_or(0, |(pieces, _)| bytes_of(pieces));
+        let bytes = match &job.request {
+            // It makes so many zeros.
+            Request::ObjectAllocate(request) => u64::from(request.bytes),
+            _ => pieces.map_or(0, |(pieces, _)| bytes_of(pieces)),
+        };
         let touches = match pieces.filter(|_| by_bytes) {
             Some((pieces, writes)) => Touches::Bytes { pieces: pieces.clone(), writes },
             None => Touches::All,

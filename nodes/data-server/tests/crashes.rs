@@ -112,6 +112,7 @@ impl Work {
             2 | 3 => self.truncate(handle).await,
             4 => self.peer.rt.sleep_until(self.peer.rt.now() + self.random.below(40 * MILLISECOND)).await,
             5..8 => self.write_list(handle).await,
+            8 | 9 => self.make_zeros(handle).await,
             _ => self.write(handle).await,
         }
     }
@@ -168,6 +169,26 @@ impl Work {
         object.set(size..OBJECT_MAX, 0);
         // Acknowledged truncations are final, whatever crash follows.
         object.allowed[size as usize..].fill(1);
+    }
+
+    /// A hole, or zeros in its place.
+    async fn make_zeros(&mut self, handle: u64) {
+        let offset = self.random.below(OBJECT_MAX);
+        let len = self.random.between(1, OBJECT_MAX - offset);
+        let range = offset..offset + len;
+        self.object(handle).allow(range.clone(), 0);
+        let done = if self.random.below(3) > 0 {
+            self.peer.punch(handle, offset, len).await.map(drop)
+        } else {
+            let request = self.peer.allocate_request(handle, offset, len as u32, true, true);
+            self.peer.call(&request, &[]).await.map(drop)
+        };
+        match done {
+            Ok(()) => self.object(handle).set(range, 0),
+            // Zeros need space where there was none.
+            Err(Status::NoSpace) => {}
+            Err(status) => panic!("seed {}: no hole was made: {status}", self.seed),
+        }
     }
 
     /// After this, nothing may take back what is read.

@@ -68,6 +68,61 @@ fn truncation_cuts_once_for_each_epoch_and_never_extends() {
 }
 
 #[test]
+fn a_hole_reads_as_zeros_keeps_the_size_and_gives_space_back() {
+    for cluster in [cluster(), memory()] {
+        cluster.run(async |peer: Peer| {
+            peer.write(1, 0, &[7; 40_960]).await.unwrap();
+            let before = peer.stat(1).await.unwrap();
+            assert_eq!(peer.punch(1, 4000, 12_384).await, Ok(40_960));
+            let after = peer.stat(1).await.unwrap();
+            assert_eq!((after.size, before.allocated_bytes - after.allocated_bytes), (40_960, 12_288));
+            assert!(after.mtime > before.mtime, "it is a change as a write is");
+            let expected = [&[7; 4000][..], &[0; 12_384], &[7; 24_576]].concat();
+            assert_eq!(peer.read(1, 0, 50_000).await.unwrap(), expected);
+            assert_eq!(peer.punch(1, 30_000, u64::MAX).await, Ok(40_960), "up to wherever it may end");
+            assert_eq!(peer.read(1, 29_999, 10).await.unwrap(), [&[7][..], &[0; 9]].concat());
+            assert_eq!(peer.punch(1, u64::MAX, u64::MAX).await, Ok(40_960), "there is nothing");
+            assert_eq!(peer.punch(2, 0, 100).await, Ok(0), "never written");
+            assert_eq!(peer.ping().await.objects, 1, "a hole makes no object");
+            peer.write(1, 8192, b"again").await.unwrap();
+            assert_eq!(peer.read(1, 8190, 9).await.unwrap(), b"\0\0again\0\0");
+            assert_eq!(error(peer.punch(1, 0, 0).await), Status::Invalid);
+            let reads = ObjectPunchRequest { capability: peer.capability(1, Rights::READ), ..peer.punch_request(1, 0, 9) };
+            assert_eq!(error(peer.call(&reads, &[]).await), Status::CapabilityRefused, "a hole is a write");
+            peer.remove(1).await.unwrap();
+            assert_eq!(error(peer.punch(1, 0, 9).await), Status::Stale);
+        });
+    }
+}
+
+#[test]
+fn what_is_allocated_has_its_space() {
+    cluster().run(async |peer: Peer| {
+        let ask = async |offset, bytes, zero, keep_size| peer.call(&peer.allocate_request(1, offset, bytes, zero, keep_size), &[]).await;
+        peer.write(1, 5000, b"some").await.unwrap();
+        assert_eq!(ask(0, 1 << 20, false, true).await.unwrap().0.size, 5004, "not behind the end");
+        assert_eq!(peer.stat(1).await.unwrap().allocated_bytes, 8192);
+        assert_eq!(ask(0, 1 << 20, false, false).await.unwrap().0.size, 1 << 20);
+        assert_eq!(peer.stat(1).await.unwrap().allocated_bytes, 1 << 20);
+        assert_eq!(peer.read(1, 4998, 8).await.unwrap(), b"\0\0some\0\0", "what was written stays");
+        assert_eq!(ask(5001, 2, true, true).await.unwrap().0.size, 1 << 20);
+        assert_eq!(peer.read(1, 5000, 4).await.unwrap(), b"s\0\0e");
+        // More holes than one message may have pieces.
+        for half in 0..2 {
+            let pieces: Vec<_> = (0..1024).map(|n| ((2 << 20) + (n + half * 1024) * 2, 1)).collect();
+            peer.call(&peer.write_request(1, &pieces, false), &[9; 1024]).await.unwrap();
+        }
+        ask(2 << 20, 4096, false, false).await.unwrap();
+        assert_eq!(peer.read(1, 2 << 20, 4096).await.unwrap(), [9, 0].repeat(2048));
+        assert_eq!(error(ask(0, 0, false, false).await), Status::Invalid);
+        assert_eq!(error(ask(0, 9 << 20, false, false).await), Status::TooBig);
+        assert_eq!(error(ask(u64::MAX, 1, false, false).await), Status::FileTooBig);
+        let reads = ObjectAllocateRequest { capability: peer.capability(1, Rights::READ), ..peer.allocate_request(1, 0, 9, true, false) };
+        assert_eq!(error(peer.call(&reads, &[]).await), Status::CapabilityRefused);
+    });
+}
+
+#[test]
 fn removal_is_for_ever_and_idempotent() {
     for cluster in [cluster(), memory()] {
         cluster.run(async |peer: Peer| {

@@ -51,6 +51,24 @@ fn a_full_container_loses_nothing_and_takes_more_after_a_removal() {
 }
 
 #[test]
+fn a_hole_is_made_on_a_full_disk_and_its_space_is_used_again() {
+    for durability in [Durability::Batch, Durability::None, Durability::Sync] {
+        let config = DataServerConfig { capacity_bytes: Some(8 << 20), ..common::contracted(durability) };
+        let cluster = Cluster::new(1, Profile::instant(), config);
+        cluster.run(async |peer: Peer| {
+            assert_eq!(fill(&peer, 1).await, 7);
+            let allocate = peer.allocate_request(2, 0, 2 << 20, false, false);
+            assert_eq!(error(peer.call(&allocate, &[]).await), Status::NoSpace, "it comes now and not later");
+            peer.punch(1, 1 << 20, 3 << 20).await.unwrap();
+            peer.call(&allocate, &[]).await.unwrap();
+            assert_eq!(fill(&peer, 3).await, 1, "what is allocated is taken");
+            peer.write(2, 0, &vec![2; 2 << 20]).await.unwrap();
+            assert!(peer.read(1, 1 << 20, 3 << 20).await.unwrap().iter().all(|byte| *byte == 0));
+        });
+    }
+}
+
+#[test]
 fn a_request_larger_than_all_space_is_refused_and_changes_nothing() {
     let cluster = Cluster::new(1, Profile::instant(), DataServerConfig { capacity_bytes: Some(1 << 20), ..config() });
     cluster.run(async |peer: Peer| {

@@ -59,6 +59,7 @@ fn objects(report: &mut Report, place: Place, bytes: &[u8]) -> Result<String, St
     report.count(match &record {
         JournalRecord::Object(ObjectRecord::Put { .. }) => "put",
         JournalRecord::Object(ObjectRecord::Truncate { .. }) => "truncate",
+        JournalRecord::Object(ObjectRecord::Punch { .. }) => "punch",
         JournalRecord::Object(ObjectRecord::Remove { .. }) => "remove",
         JournalRecord::Mark(_) => "mark",
         JournalRecord::Cut => "cut",

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use weft_base::{Credentials, Handle, Payload, set_id_bits};
-use weft_client::{Client, Result, SetAttr};
+use weft_client::{Client, Fallocate, Result, SetAttr};
 use weft_rt::{Bulk, Runtime};
 
 use crate::description::Description;
@@ -46,11 +46,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     pub async fn write(&self, who: &Credentials, file: u64, offset: u64, data: Bulk<'_>, how: WriteHow) -> Result<()> {
         let open = self.description(file, "write")?;
         let client = self.client.for_one_operation();
-        let handle = open.file.handle();
-        let is_plain_user = who.uid != 0;
-        if is_plain_user && self.set_id.take(file) {
-            Box::pin(self.clear_set_id(&client, handle)).await?;
-        }
+        self.before_change(who, file, &client, &open).await?;
         let sync = (how.sync_data || how.sync_all).then_some(!how.sync_all);
         let written = match (how.append, sync) {
             (true, _) => Box::pin(client.append(&open.file, data, sync)).await,
@@ -58,11 +54,39 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             (false, Some(data_only)) => Box::pin(client.write_synced(&open.file, offset, data, data_only)).await,
         };
         self.noted(written)?;
-        if is_plain_user && let Some(epoch) = open.newer_epoch() {
-            Box::pin(self.clear_set_id(&client, handle)).await?;
+        self.after_change(who, &client, &open).await
+    }
+
+    /// Reserves, zeroes or gives back a range of an open file (`fallocate`).
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::fallocate`].
+    pub async fn fallocate(&self, who: &Credentials, file: u64, offset: u64, bytes: u64, how: Fallocate) -> Result<()> {
+        let open = self.description(file, "fallocate")?;
+        let client = self.client.for_one_operation();
+        self.before_change(who, file, &client, &open).await?;
+        // Without the deadline of one operation: a large range takes many.
+        self.noted(Box::pin(self.client.fallocate(who, &open.file, offset, bytes, how)).await)?;
+        self.after_change(who, &client, &open).await
+    }
+
+    /// Somebody is about to change the data of an open file.
+    async fn before_change(&self, who: &Credentials, file: u64, client: &Client<R>, open: &Description) -> Result<()> {
+        if who.uid != 0 && self.set_id.take(file) {
+            Box::pin(self.clear_set_id(client, open.file.handle())).await?;
+        }
+        Ok(())
+    }
+
+    /// Somebody has changed the data of an open file.
+    async fn after_change(&self, who: &Credentials, client: &Client<R>, open: &Description) -> Result<()> {
+        if who.uid != 0
+            && let Some(epoch) = open.newer_epoch()
+        {
+            Box::pin(self.clear_set_id(client, open.file.handle())).await?;
             open.epoch.store(epoch, Ordering::Relaxed);
         }
-        self.told.written(handle);
+        self.told.written(open.file.handle());
         Ok(())
     }
 

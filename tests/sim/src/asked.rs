@@ -41,6 +41,8 @@ pub const ASKED: &[Op] = &[
     Op::ObjectRemove,
     Op::ObjectEpoch,
     Op::ReadMany,
+    Op::ObjectPunch,
+    Op::ObjectAllocate,
 ];
 
 /// The others, and why.

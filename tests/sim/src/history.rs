@@ -4,6 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use weft_base::{Attr, FileKind, Handle, Nanos, Status, WallTime};
+use weft_client::Fallocate;
 
 /// One of a few names, so that clients meet. Name 0 is `a`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -207,6 +208,17 @@ pub enum Action {
         len: u64,
         /// Value of every byte; no two writes of a history share it with the same file.
         tag: u8,
+    },
+    /// Reserve, zero or give back bytes.
+    Allocate {
+        /// The file, open.
+        handle: Handle,
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        len: u64,
+        /// What of it.
+        how: Fallocate,
     },
     /// Read.
     Read {

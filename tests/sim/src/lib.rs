@@ -22,6 +22,7 @@ pub mod plan;
 pub mod registers;
 mod run;
 pub mod stage;
+mod statuses;
 pub mod times;
 pub mod workload;
 

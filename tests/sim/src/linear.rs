@@ -96,7 +96,15 @@ fn steps_of(history: &History, allow: Allowances) -> Vec<Step> {
         };
         let losable = allow.lost_between.is_some_and(|(from, to)| (from..to).contains(&event.begin));
         match (&event.action, &event.outcome) {
-            (Action::Close { .. } | Action::Write { .. } | Action::Read { .. } | Action::Fsync { .. } | Action::SyncAll, _) => {}
+            (
+                Action::Close { .. }
+                | Action::Write { .. }
+                | Action::Allocate { .. }
+                | Action::Read { .. }
+                | Action::Fsync { .. }
+                | Action::SyncAll,
+                _,
+            ) => {}
             (action, Outcome::Unknown(_) | Outcome::Running) => {
                 if action.changes() {
                     add(action.clone(), StepResult::Optional);
@@ -196,7 +204,7 @@ fn untracked_files(history: &History) -> Option<Vec<Handle>> {
     let mut files = Vec::new();
     for Event { action, outcome, .. } in history.events() {
         match action {
-            Action::Write { handle, .. } => files.push(*handle),
+            Action::Write { handle, .. } | Action::Allocate { handle, .. } => files.push(*handle),
             Action::Create { truncate: true, .. } if !matches!(outcome, Outcome::Done(_) | Outcome::Failed(_)) => return None,
             _ => {}
         }

@@ -4,7 +4,8 @@ use weft_base::{Credentials, FileKind, Handle, ROOT_HANDLE, Status};
 use weft_rt::Runtime;
 
 use crate::history::{Action, Answer, Name, Outcome};
-use crate::workload::{Worker, is_definite};
+use crate::statuses::is_definite;
+use crate::workload::Worker;
 
 /// More than a file that histories make has.
 const READ_ALL: u64 = 64 << 10;

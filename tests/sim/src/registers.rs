@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use weft_base::{FileKind, Handle, Nanos};
 
 use crate::history::{Action, Answer, Event, History, Outcome};
+use weft_client::Fallocate;
 
 /// What a run allows beyond a perfect file system: operations that began between these positions
 /// may have been lost (a power cut within the batch interval).
@@ -28,7 +29,7 @@ pub fn check(history: &History, lost: LostBetween, data_starts: &[Nanos]) -> Res
 
 fn file_of(event: &Event) -> Option<Handle> {
     match event.action {
-        Action::Write { handle, .. } | Action::Read { handle, .. } => Some(handle),
+        Action::Write { handle, .. } | Action::Allocate { handle, .. } | Action::Read { handle, .. } => Some(handle),
         _ => None,
     }
 }
@@ -41,7 +42,7 @@ struct FileRecord {
     sizes: Vec<Size>,
 }
 
-/// A write, or the zeros of a truncation.
+/// A write, or the zeros of a truncation or of a hole.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     event: usize,
@@ -52,6 +53,8 @@ struct Change {
     /// `u64::MAX` for a truncation.
     to: u64,
     value: u8,
+    /// It makes the file no longer.
+    keeps_size: bool,
     /// It may be undone, or done again: that somebody has seen it says nothing about later.
     is_fickle: bool,
 }
@@ -62,7 +65,11 @@ impl Change {
     }
     /// The size of the file that it makes.
     fn size(&self) -> u64 {
-        if self.is_cut() { self.from } else { self.to }
+        match self.is_cut() {
+            true => self.from,
+            false if self.keeps_size => 0,
+            false => self.to,
+        }
     }
 }
 
@@ -108,7 +115,20 @@ impl FileRecord {
         let is_fickle = is_lost || is_over_a_start;
         let sure = matches!(event.outcome, Outcome::Done(_)) && !is_lost;
         let end = if sure { event.end } else { u64::MAX };
-        let mut change = |from, to, value| self.changes.push(Change { event: number, begin: event.begin, end, from, to, value, is_fickle });
+        let plain = Change { event: number, begin: event.begin, end, from: 0, to: 0, value: 0, keeps_size: false, is_fickle };
+        if let Action::Allocate { handle, offset, len, how } = &event.action
+            && *handle == file
+        {
+            let to = offset + len;
+            // A reservation changes no byte.
+            let (from, keeps_size) = match how {
+                Fallocate::Reserve { keep_size } => (to, *keep_size),
+                Fallocate::Zero { keep_size } => (*offset, *keep_size),
+                Fallocate::Punch => (*offset, true),
+            };
+            self.changes.push(Change { from, to, keeps_size, ..plain });
+        }
+        let mut change = |from, to, value| self.changes.push(Change { from, to, value, ..plain });
         match (&event.action, &event.outcome) {
             (Action::Write { handle, offset, len, tag }, _) if *handle == file => change(*offset, offset + len, *tag),
             (Action::SetSize { .. }, Outcome::Failed(_)) => {}
@@ -161,7 +181,7 @@ impl FileRecord {
     }
 
     fn check_byte(&self, position: u64) -> Result<(), String> {
-        let initial = Change { event: usize::MAX, begin: 0, end: 0, from: 0, to: u64::MAX, value: 0, is_fickle: false };
+        let initial = Change { event: usize::MAX, begin: 0, end: 0, from: 0, to: u64::MAX, value: 0, keeps_size: false, is_fickle: false };
         let changes: Vec<Change> =
             self.changes.iter().filter(|change| (change.from..change.to).contains(&position)).copied().chain([initial]).collect();
         let reads: Vec<&Read> = self.reads.iter().filter(|read| (read.offset..read.offset + read.len).contains(&position)).collect();
@@ -281,6 +301,21 @@ mod tests {
         assert!(serial(&[write(0, 4, 1), cut(2), size(4)]).is_err());
         assert!(serial(&[write(0, 4, 1), size(3)]).is_err());
         assert_eq!(serial(&[cut(2), lost_write(0, 4, 1), size(2), size(4)]), Ok(()));
+    }
+
+    #[test]
+    fn holes_are_zeros_and_keep_the_size() {
+        let hole = |offset, len, how| (Action::Allocate { handle: FILE, offset, len, how }, Outcome::Done(Answer::Nothing));
+        let punch = |offset, len| hole(offset, len, Fallocate::Punch);
+        assert_eq!(serial(&[write(0, 4, 1), punch(1, 9), read(9, &[1, 0, 0, 0]), size(4)]), Ok(()));
+        assert!(serial(&[write(0, 4, 1), punch(1, 2), read(9, &[1, 1, 0, 1])]).is_err(), "it is still there");
+        assert!(serial(&[write(0, 4, 1), punch(1, 2), read(9, &[1, 0, 0, 0])]).is_err(), "too much is gone");
+        assert!(serial(&[write(0, 4, 1), punch(1, 9), size(10)]).is_err());
+        let (zero, reserve) = (Fallocate::Zero { keep_size: false }, Fallocate::Reserve { keep_size: false });
+        assert_eq!(serial(&[write(0, 2, 1), hole(1, 3, zero), read(9, &[1, 0, 0, 0]), size(4)]), Ok(()));
+        assert_eq!(serial(&[write(0, 2, 1), hole(1, 3, reserve), read(9, &[1, 1, 0, 0]), size(4)]), Ok(()));
+        assert!(serial(&[write(0, 2, 1), hole(1, 3, reserve), size(2)]).is_err());
+        assert_eq!(serial(&[write(0, 2, 1), hole(0, 2, Fallocate::Reserve { keep_size: true }), read(9, &[1, 1]), size(2)]), Ok(()));
     }
 
     #[test]

@@ -16,8 +16,9 @@ use crate::history::{Action, Answer, Event, History, Outcome};
 use crate::linear::{self, Allowances, Verdict};
 use crate::model::Statuses;
 use crate::registers;
+use crate::statuses::is_internal;
 use crate::times;
-use crate::workload::{LATE_NS, SETTLE_NS, Shared, Worker, is_internal};
+use crate::workload::{LATE_NS, SETTLE_NS, Shared, Worker};
 
 /// Longest wait for any part of a run, in virtual nanoseconds.
 const LIMIT_NS: u64 = 4000 * SECOND;

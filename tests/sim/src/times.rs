@@ -60,7 +60,7 @@ impl<'a> FileTimes<'a> {
             let mut change = |set| times.changes.push(Change { begin: event.begin, end, set });
             match (&event.action, &event.outcome) {
                 // A write that fails may have been done in part.
-                (Action::Write { handle, .. }, _) if *handle == file => change(None),
+                (Action::Write { handle, .. } | Action::Allocate { handle, .. }, _) if *handle == file => change(None),
                 (Action::SetSize { .. } | Action::SetTime { .. }, Outcome::Failed(_)) => {}
                 (Action::SetSize { handle, .. }, _) if *handle == file => change(None),
                 (Action::SetTime { handle, time }, _) if *handle == file => change(Some(*time)),

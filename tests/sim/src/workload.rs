@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weft_base::{Credentials, FileKind, Handle, MILLISECOND, ROOT_HANDLE, SECOND, Status};
-use weft_client::{Client, CreateOptions, OpenFile, RenameFlags, SetAttr, XattrFlags};
+use weft_client::{Client, CreateOptions, Fallocate, OpenFile, RenameFlags, SetAttr, XattrFlags};
 use weft_layout::HintName;
 use weft_rt::{Bulk, Runtime};
 use weft_rt_sim::{Control, Joined, NodeId, Random, SimRt};
@@ -18,6 +18,7 @@ use crate::cluster::Durability;
 use crate::history::{Action, Answer, History, Name, Outcome, RenameMode, Seen, Time};
 use crate::model::{DIR_MODE, FILE_MODE};
 use crate::plan::OperationMix;
+use crate::statuses::is_definite;
 
 /// The one extended attribute that histories use.
 const XATTR: &[u8] = b"user.weft";
@@ -310,6 +311,15 @@ impl Worker {
             }
             9..15 if len.is_multiple_of(6) => Action::SetTime { handle, time: len as u16 },
             9..15 if len.is_multiple_of(5) => Action::GetAttr { handle, held: true },
+            9..15 if len.is_multiple_of(4) => {
+                let keep_size = len.is_multiple_of(3);
+                let how = match random.below(4) {
+                    0 => Fallocate::Reserve { keep_size },
+                    1 => Fallocate::Zero { keep_size },
+                    _ => Fallocate::Punch,
+                };
+                Action::Allocate { handle, offset, len, how }
+            }
             9..15 => Action::Read { handle, offset, len },
             15 => Action::SetSize { handle, size: random.below(FILE_BYTES) },
             16 => Action::GetAttr { handle, held: true },
@@ -390,6 +400,10 @@ impl Worker {
                 let pieces = client.read(&file, *offset, *len).await?;
                 Ok(Answer::Data(pieces.iter().flat_map(|piece| piece.to_bytes()).collect()))
             }
+            Action::Allocate { handle, offset, len, how } => {
+                let Some(file) = self.open_file(*handle) else { return Err(Status::Invalid) };
+                Ok(done(client.fallocate(who, &file, *offset, *len, *how).await?))
+            }
             Action::Fsync { handle } => {
                 let Some(file) = self.open_file(*handle) else { return Err(Status::Invalid) };
                 Ok(done(client.fsync(&file, false).await?))
@@ -438,55 +452,6 @@ impl Worker {
         }
         file
     }
-}
-
-/// True if an operation that ends with this status has had no effect and will have none.
-pub(crate) fn is_definite(status: Status) -> bool {
-    use Status::*;
-    matches!(
-        status,
-        NotFound
-            | Exists
-            | NotDirectory
-            | IsDirectory
-            | NotEmpty
-            | AccessDenied
-            | NotPermitted
-            | Invalid
-            | NameTooLong
-            | NoSpace
-            | TooManyLinks
-            | CrossDevice
-            | Stale
-            | NoAttribute
-            | NotSupported
-            | TooManySymlinks
-            | FileTooBig
-    )
-}
-
-/// True if a correct cluster never answers this to an operation of a correct client.
-pub fn is_internal(status: Status) -> bool {
-    use Status::*;
-    matches!(
-        status,
-        WrongServer
-            | CapabilityRefused
-            | CapabilityExpired
-            | BadMessage
-            | VersionMismatch
-            | AuthenticationFailed
-            | StaleRequest
-            | WrongFileSystem
-            | StaleMap
-            | BadChecksum
-            | SizeUncertain
-            | AccessDenied
-            | CrossDevice
-            | Range
-            | TooBig
-            | Unknown
-    )
 }
 
 /// How long a cluster may need to become quiet after the last fault, in nanoseconds.

@@ -8,6 +8,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FallocateFlags;
+
 use crate::{Mapping, Random};
 
 /// Operations that are told when a check fails.
@@ -55,6 +57,8 @@ pub struct Report {
     pub reopens: u64,
     /// Copies within the file by the kernel.
     pub copies: u64,
+    /// Ranges reserved, zeroed and given back.
+    pub allocations: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,9 +70,18 @@ enum Operation {
     MapRead { offset: u64, len: u64 },
     MapWrite { offset: u64, len: u64, sync: bool },
     Copy { from: u64, to: u64, len: u64 },
+    Allocate { offset: u64, len: u64, how: Allocation, keep_size: bool },
     Reopen { direct: bool },
     Sync,
     Stat,
+}
+
+/// What FALLOCATE does to a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Allocation {
+    Reserve,
+    Zero,
+    Punch,
 }
 
 /// Runs the operations on the file at `paths[0]`, which is made anew; the others are the same file
@@ -151,6 +164,17 @@ impl<'a> Checker<'a> {
             }
             87..92 => Operation::Reopen { direct: self.random.once_in(3) && self.settings.direct },
             92..94 => Operation::Sync,
+            94..98 => {
+                let (offset, len) = self.range(self.settings.file_bytes_max);
+                let keep_size = self.random.once_in(2);
+                let how = match self.random.below(4) {
+                    // Beyond the end nothing can be held.
+                    0 if !keep_size || offset + len <= self.model.len() as u64 => Allocation::Reserve,
+                    1 => Allocation::Zero,
+                    _ => Allocation::Punch,
+                };
+                Operation::Allocate { offset, len, how, keep_size }
+            }
             _ => Operation::Stat,
         }
     }
@@ -248,6 +272,10 @@ impl<'a> Checker<'a> {
                 let bytes = self.model[from as usize..(from + len) as usize].to_vec();
                 self.change(number, to, &bytes);
             }
+            Operation::Allocate { offset, len, how, keep_size } => {
+                self.report.allocations += 1;
+                self.allocate(number, offset, len, how, keep_size).or_else(|error| failed("fallocate", error))?;
+            }
             Operation::Reopen { direct } => {
                 if let Err(error) = self.reopen(direct) {
                     return failed("open", error);
@@ -267,6 +295,27 @@ impl<'a> Checker<'a> {
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn allocate(&mut self, number: u64, offset: u64, len: u64, how: Allocation, keep_size: bool) -> io::Result<()> {
+        let kept = if keep_size || how == Allocation::Punch { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
+        let flags = match how {
+            Allocation::Reserve => FallocateFlags::empty(),
+            Allocation::Zero => FallocateFlags::ZERO_RANGE,
+            Allocation::Punch => FallocateFlags::PUNCH_HOLE,
+        };
+        rustix::fs::fallocate(&self.file, flags | kept, offset, len)?;
+        let (size, end) = (self.model.len(), (offset + len) as usize);
+        if kept.is_empty() && end > size {
+            self.model.resize(end, 0);
+            self.writers.resize(end, number);
+        }
+        let zeroed = (offset as usize).min(size)..end.min(self.model.len());
+        if how != Allocation::Reserve && !zeroed.is_empty() {
+            self.model[zeroed.clone()].fill(0);
+            self.writers[zeroed].fill(number);
         }
         Ok(())
     }
@@ -358,8 +407,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let local = |seed, operations| Settings { direct: false, ..Settings::new(seed, operations) };
         let report = run(&[dir.path().join("file")], &local(1, 3000)).unwrap_or_else(|error| panic!("{error}"));
-        let Report { writes, reads, truncations, mapped, reopens, copies } = report;
-        assert!([writes, reads, truncations, mapped, reopens, copies].iter().all(|count| *count > 50), "{report:?}");
+        let Report { writes, reads, truncations, mapped, reopens, copies, allocations } = report;
+        assert!([writes, reads, truncations, mapped, reopens, copies, allocations].iter().all(|count| *count > 50), "{report:?}");
         let same_file_twice = [dir.path().join("two"), dir.path().join("./two")];
         run(&same_file_twice, &local(2, 1000)).unwrap_or_else(|error| panic!("{error}"));
     }

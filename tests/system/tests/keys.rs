@@ -198,6 +198,8 @@ fn every_operation_keeps_to_the_limits_of_a_key() {
                 ObjectTruncate,
                 ObjectRemove,
                 ObjectEpoch,
+                ObjectPunch,
+                ObjectAllocate,
             ],
         ),
         // The requests are those of user 1000.

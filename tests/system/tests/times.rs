@@ -138,9 +138,10 @@ fn what_is_not_there_says_so() {
     let file = fs.mnt().join("file");
     fs::write(&file, b"some bytes").unwrap();
     let opened = OpenOptions::new().read(true).write(true).open(&file).unwrap();
-    for mode in [FallocateFlags::empty(), FallocateFlags::KEEP_SIZE, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE] {
+    for mode in [FallocateFlags::COLLAPSE_RANGE, FallocateFlags::INSERT_RANGE, FallocateFlags::UNSHARE_RANGE] {
         assert_eq!(fallocate(&opened, mode, 0, 4096), Err(Errno::OPNOTSUPP), "{mode:?}");
     }
+    assert_eq!(fallocate(&opened, FallocateFlags::KEEP_SIZE, 0, 4096), Err(Errno::OPNOTSUPP), "behind the end nothing is held");
     let unnamed = OpenOptions::new().write(true).custom_flags(OFlags::TMPFILE.bits() as i32).open(fs.mnt());
     assert_eq!(unnamed.unwrap_err().raw_os_error(), Some(Errno::OPNOTSUPP.raw_os_error()));
     let whiteout = renameat_with(rustix::fs::CWD, &file, rustix::fs::CWD, fs.mnt().join("other"), RenameFlags::WHITEOUT);

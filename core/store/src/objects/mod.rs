@@ -43,6 +43,7 @@
 mod container;
 mod extents;
 mod placing;
+mod punch;
 mod record;
 mod replay;
 mod reservations;

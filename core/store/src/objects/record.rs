@@ -4,12 +4,15 @@ use super::{BLOCK_BYTES, OBJECT_BYTES_MAX, ObjectKey, block_of};
 use crate::codec::{Reader, put_varint};
 use bytes::BufMut;
 use std::fmt;
-use weft_base::{DataTime, ExtensionError, Extensions, Handle, WallTime};
+use weft_base::{DataTime, ExtensionError, Extensions, Handle, WallTime, extension_header};
 
 const VERSION: u8 = 3;
 const KIND_PUT: u8 = 1;
 const KIND_TRUNCATE: u8 = 2;
 const KIND_REMOVE: u8 = 3;
+
+/// Extension of a put: a hole, as its first byte and its length (u64 each).
+const EXTENSION_HOLE: u16 = 1;
 
 /// Disk blocks are below this number, so byte offsets in the container never overflow.
 const DISK_BLOCK_MAX: u64 = 1 << 50;
@@ -54,6 +57,18 @@ pub enum ObjectRecord {
         /// Its truncation count is at least this.
         truncate_epoch: u32,
     },
+    /// The object exists, was changed at this time or later, and these bytes are a hole. On disk a
+    /// put with an extension.
+    Punch {
+        /// The object.
+        key: ObjectKey,
+        /// It was changed at this time or later.
+        mtime: DataTime,
+        /// First local byte of the hole.
+        local_offset: u64,
+        /// Its length in bytes.
+        len: u64,
+    },
     /// The object does not exist.
     Remove {
         /// The object.
@@ -96,7 +111,10 @@ impl ObjectRecord {
     /// The object that it changes.
     pub fn key(&self) -> ObjectKey {
         match self {
-            ObjectRecord::Put { key, .. } | ObjectRecord::Truncate { key, .. } | ObjectRecord::Remove { key } => *key,
+            ObjectRecord::Put { key, .. }
+            | ObjectRecord::Truncate { key, .. }
+            | ObjectRecord::Punch { key, .. }
+            | ObjectRecord::Remove { key } => *key,
         }
     }
 
@@ -144,6 +162,14 @@ impl ObjectRecord {
                 head(out, KIND_TRUNCATE, key);
                 put_attributes(out, *size_bytes, *mtime, *truncate_epoch);
             }
+            ObjectRecord::Punch { key, mtime, local_offset, len } => {
+                head(out, KIND_PUT, key);
+                put_attributes(out, 0, *mtime, 0);
+                put_varint(out, 0);
+                out.put_slice(&extension_header(EXTENSION_HOLE, 16));
+                out.put_u64_le(*local_offset);
+                out.put_u64_le(*len);
+            }
             ObjectRecord::Remove { key } => head(out, KIND_REMOVE, key),
         }
     }
@@ -164,8 +190,16 @@ impl ObjectRecord {
             None => return Err(RecordError::Malformed),
         }
         let record = decode_body(&mut reader).ok_or(RecordError::Malformed)?;
-        Extensions::filling(reader.rest()).check(&[])?;
-        Ok(record)
+        let extensions = Extensions::filling(reader.rest());
+        let hole = decode_hole(extensions.clone())?;
+        match (record, hole) {
+            (record, None) => extensions.check(&[]).map(|()| record).map_err(RecordError::from),
+            (ObjectRecord::Put { key, mtime, extents, .. }, Some((local_offset, len))) if extents.is_empty() => {
+                extensions.check(&[EXTENSION_HOLE])?;
+                Ok(ObjectRecord::Punch { key, mtime, local_offset, len })
+            }
+            _ => Err(RecordError::Malformed),
+        }
     }
 }
 
@@ -211,6 +245,24 @@ fn decode_body(reader: &mut Reader<'_>) -> Option<ObjectRecord> {
     }
 }
 
+/// First byte and length of the hole that a record makes.
+fn decode_hole(extensions: Extensions<'_>) -> Result<Option<(u64, u64)>, RecordError> {
+    for extension in extensions {
+        let (tag, value) = extension?;
+        if tag == EXTENSION_HOLE {
+            let mut value = Reader::new(value);
+            let hole = value.u64().zip(value.u64()).filter(|(offset, len)| is_hole(*offset, *len) && value.remaining() == 0);
+            return hole.map(Some).ok_or(RecordError::Malformed);
+        }
+    }
+    Ok(None)
+}
+
+/// True if an object can have a hole of `len` bytes at `offset`.
+fn is_hole(offset: u64, len: u64) -> bool {
+    len > 0 && offset.checked_add(len).is_some_and(|end| end <= OBJECT_BYTES_MAX)
+}
+
 fn decode_extents(reader: &mut Reader<'_>, size_bytes: u64) -> Option<Vec<ExtentPut>> {
     // Every extent takes at least three bytes, so a count that fits the rest is a safe size.
     let count = usize::try_from(reader.varint()?).ok().filter(|count| *count <= reader.remaining() / 3)?;
@@ -233,6 +285,7 @@ fn decode_extents(reader: &mut Reader<'_>, size_bytes: u64) -> Option<Vec<Extent
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use weft_base::EXTENSION_HEADER_BYTES;
 
     fn key() -> ObjectKey {
         ObjectKey { handle: Handle(0x0001_0000_0000_1234), index: 3 }
@@ -264,8 +317,24 @@ mod tests {
                 extents: vec![put(5, 4096 * 9 + 5, 100), put(105, 4096 * 7 + 105, 1), put(1 << 40, 1 << 41, 1 << 30)],
             },
             ObjectRecord::Truncate { key: key(), size_bytes: 77, mtime, truncate_epoch: 9 },
+            ObjectRecord::Punch { key: key(), mtime, local_offset: 4097, len: OBJECT_BYTES_MAX - 4097 },
             ObjectRecord::Remove { key: key() },
         ]
+    }
+
+    #[test]
+    fn only_a_put_without_extents_has_a_hole_within_bounds() {
+        let of = |record: &ObjectRecord, offset: u64, len: u64| {
+            let hole = [&extension_header(EXTENSION_HOLE, 16)[..], &offset.to_le_bytes(), &len.to_le_bytes()].concat();
+            ObjectRecord::decode(&[record.to_vec(), hole].concat())
+        };
+        let [empty, put, cut, _, removed] = &samples()[..] else { panic!("five samples") };
+        assert!(matches!(of(empty, 5, 7), Ok(ObjectRecord::Punch { local_offset: 5, len: 7, .. })));
+        for (record, offset, len) in
+            [(put, 5, 7), (cut, 5, 7), (removed, 5, 7), (empty, 5, 0), (empty, OBJECT_BYTES_MAX, 1), (empty, u64::MAX, 2)]
+        {
+            assert_eq!(of(record, offset, len), Err(RecordError::Malformed), "{record:?}");
+        }
     }
 
     #[test]
@@ -273,7 +342,10 @@ mod tests {
         for record in samples() {
             let bytes = record.to_vec();
             assert_eq!(ObjectRecord::decode(&bytes), Ok(record));
-            for cut in 0..bytes.len() {
+            // What is left without an extension is whole; frames have checksums against that.
+            let without_hole = bytes.len().wrapping_sub(EXTENSION_HEADER_BYTES + 16);
+            let is_punch = matches!(ObjectRecord::decode(&bytes), Ok(ObjectRecord::Punch { .. }));
+            for cut in (0..bytes.len()).filter(|cut| !is_punch || *cut != without_hole) {
                 assert_eq!(ObjectRecord::decode(&bytes[..cut]), Err(RecordError::Malformed));
             }
             assert_eq!(ObjectRecord::decode(&[&bytes[..], &[0]].concat()), Err(RecordError::Malformed), "a byte too many");

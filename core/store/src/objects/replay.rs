@@ -62,6 +62,9 @@ impl ObjectReplay {
             ObjectRecord::Truncate { key, size_bytes, mtime, truncate_epoch } => {
                 self.objects.entry(*key).or_insert_with(Object::new).truncate(*size_bytes, *mtime, *truncate_epoch);
             }
+            ObjectRecord::Punch { key, mtime, local_offset, len } => {
+                self.objects.entry(*key).or_insert_with(Object::new).punch(*local_offset, *len, *mtime);
+            }
             ObjectRecord::Remove { key } => {
                 self.objects.remove(key);
             }

@@ -32,6 +32,11 @@ impl Object {
         self.extents.put(put.local_offset, put.disk_offset, put.len);
     }
 
+    pub(super) fn punch(&mut self, local_offset: u64, len: u64, mtime: DataTime) {
+        self.join(0, mtime, 0);
+        self.extents.cut(local_offset, local_offset + len);
+    }
+
     pub(super) fn truncate(&mut self, size_bytes: u64, mtime: DataTime, truncate_epoch: u32) {
         self.join(0, mtime, truncate_epoch);
         self.size_bytes = size_bytes;

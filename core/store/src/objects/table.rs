@@ -179,6 +179,7 @@ impl ObjectTable {
                 }
             }
             ObjectRecord::Truncate { key, size_bytes, mtime, truncate_epoch } => self.truncate(*key, *size_bytes, *mtime, *truncate_epoch),
+            ObjectRecord::Punch { key, mtime, local_offset, len } => self.punch(*key, *local_offset, *len, *mtime),
             ObjectRecord::Remove { key } => {
                 self.truncate(*key, 0, DataTime::NONE, 0);
                 let removed = self.objects.remove(key);
@@ -213,8 +214,19 @@ impl ObjectTable {
 
     /// The extents of an object as local offset, disk offset and length, in order, for inspection.
     pub fn extents(&self, key: ObjectKey) -> Vec<ExtentPut> {
-        let extents = self.objects.get(&key).into_iter().flat_map(|object| object.extents.within(0, u64::MAX));
-        extents.map(|(local_offset, extent)| ExtentPut { local_offset, disk_offset: extent.disk_offset, len: extent.len }).collect()
+        self.extents_within(key, 0, u64::MAX).collect()
+    }
+
+    /// The extents with bytes from `start` to `end`, clipped to them.
+    pub(super) fn extents_within(&self, key: ObjectKey, start: u64, end: u64) -> impl Iterator<Item = ExtentPut> {
+        let extents = self.objects.get(&key).into_iter().flat_map(move |object| object.extents.within(start, end));
+        extents.map(|(local_offset, extent)| ExtentPut { local_offset, disk_offset: extent.disk_offset, len: extent.len })
+    }
+
+    /// So many blocks belong to no object any more.
+    pub(super) fn unmap_blocks(&mut self, blocks: u64) {
+        assert!(blocks <= self.mapped_blocks, "what is freed was counted");
+        self.mapped_blocks -= blocks;
     }
 
     /// Number of objects.

@@ -106,6 +106,43 @@ wire_struct! {
         pub mtime_epoch: u32,
     }
 
+    /// Makes a hole: the bytes read as zeros, and what they took is free. The size stays.
+    pub struct ObjectPunchRequest {
+        /// The file.
+        pub handle: Handle,
+        /// Which of its datafiles.
+        pub index: u32,
+        /// Permission, as for a write.
+        pub capability: Capability,
+        /// First byte, counted within the datafile.
+        pub offset: u64,
+        /// Number of bytes, at least 1.
+        pub bytes: u64,
+        /// As of a write.
+        pub mtime_epoch: u32,
+    }
+
+    /// Gives bytes of a datafile their space: what was never written is written as zeros. Answered
+    /// as a write.
+    pub struct ObjectAllocateRequest {
+        /// The file.
+        pub handle: Handle,
+        /// Which of its datafiles.
+        pub index: u32,
+        /// Permission, as for a write.
+        pub capability: Capability,
+        /// First byte, counted within the datafile.
+        pub offset: u64,
+        /// Number of bytes, at least 1 and at most those of the largest write.
+        pub bytes: u32,
+        /// All these bytes become zeros, not only those that were never written.
+        pub zero: bool,
+        /// Nothing is done behind the end of the datafile.
+        pub keep_size: bool,
+        /// As of a write.
+        pub mtime_epoch: u32,
+    }
+
     /// Brings a datafile to stable storage.
     pub struct ObjectSyncRequest {
         /// The file.

@@ -414,6 +414,11 @@ operations! {
     /// Read pieces of many datafiles; the bytes are the reply's bulk data.
     103 ReadMany(ReadManyRequest) -> ReadManyReply, Data "data server",
         reads, Untouched, DataRead, by Capability, traced "readmany", about nothing each reads.capability.handle;
+    /// Make a hole in a datafile.
+    104 ObjectPunch(ObjectPunchRequest) -> WriteReply, Data "data server", reads, Freed, Other, by Capability, traced "punch", about handle;
+    /// Give bytes of a datafile their space.
+    105 ObjectAllocate(ObjectAllocateRequest) -> WriteReply, Data "data server",
+        reads, Needed, DataWrite, by Capability, traced "allocate", about handle;
 }
 impl Wire for Rights {
     fn put(&self, out: &mut Vec<u8>) {

@@ -1,6 +1,7 @@
 //! Files: what this client has open, reads and writes. What it knows of them, and in which order
 //! their servers hear of it, is hidden here: of an open file others see its sizes and times only.
 
+mod allocate;
 mod append;
 mod appending;
 mod closes;

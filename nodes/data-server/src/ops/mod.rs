@@ -1,7 +1,9 @@
 //! One operation, one file. Each takes a request that was admitted, and says what to answer and
 //! when.
 
+mod allocate;
 mod epoch;
+mod punch;
 mod read;
 mod read_many;
 mod remove;
@@ -43,6 +45,8 @@ pub async fn execute<R: ServerRuntime>(
         Request::ObjectTruncate(request) => truncate::truncate(server, header, &request, executed).await,
         Request::ObjectSync(request) => sync::sync(server, header, &request),
         Request::ObjectRemove(request) => remove::remove(server, header, &request).await,
+        Request::ObjectPunch(request) => punch::punch(server, header, &request, executed).await,
+        Request::ObjectAllocate(request) => allocate::allocate(server, header, &request, executed).await,
         Request::ObjectEpoch(request) => epoch::epoch(server, header, &request).await,
         other => weft_serving::answer_of_any(server, other).await.map(Done::encoded),
     }

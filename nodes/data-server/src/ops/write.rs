@@ -28,12 +28,21 @@ pub async fn write<R: ServerRuntime>(
     if !executed {
         write_pieces(&server.objects, header, key, &request.pieces, &bulk, request.mtime_epoch).await?;
     }
-    // The time of the last write there: this one, or one that came after it.
-    let (size, mtime) = server.objects.table.borrow().stat(key).map_or((0, DataTime::NONE), |stat| (stat.size_bytes, stat.mtime));
-    Ok(Done { when: when_written(server, request.sync), ..Done::now(&WriteReply { size, mtime }) })
+    Ok(answer(server, key, request.sync))
 }
 
-async fn write_pieces<R: ServerRuntime>(
+/// What is answered to whoever has changed the data just now.
+pub(super) fn answer<R: ServerRuntime>(server: &Server<R>, key: ObjectKey, sync: bool) -> Done {
+    // The time of the last change there: this one, or one that came after it.
+    let (size, mtime) = server.objects.table.borrow().stat(key).map_or((0, DataTime::NONE), |stat| (stat.size_bytes, stat.mtime));
+    Done { when: when_written(server, sync), ..Done::now(&WriteReply { size, mtime }) }
+}
+
+/// Writes data into pieces of a datafile, again if the datafile has changed its place meanwhile.
+///
+/// # Errors
+/// Why it is impossible; some of it may have been written.
+pub(super) async fn write_pieces<R: ServerRuntime>(
     objects: &Objects<R>,
     header: &Header,
     key: ObjectKey,
@@ -107,7 +116,7 @@ fn is_only_time(record: &ObjectRecord) -> bool {
 
 /// When a write that is recorded now was made: by the clock of this server, in the latest epoch
 /// that it or its client has heard of.
-fn time_of_write<R: ServerRuntime>(table: &ObjectTable, key: ObjectKey, epoch: u32, objects: &Objects<R>) -> DataTime {
+pub(super) fn time_of_write<R: ServerRuntime>(table: &ObjectTable, key: ObjectKey, epoch: u32, objects: &Objects<R>) -> DataTime {
     let known = table.stat(key).map_or(0, |stat| stat.mtime.epoch);
     DataTime { epoch: DataTime::epoch_of_writes(known.max(epoch)), at: objects.rt.wall() }
 }

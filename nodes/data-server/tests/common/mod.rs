@@ -256,6 +256,20 @@ impl Peer {
         Ok(self.call(&ObjectStatRequest { handle: Handle(handle), index: 0, capability }, &[]).await?.0)
     }
 
+    pub fn punch_request(&self, handle: u64, offset: u64, bytes: u64) -> ObjectPunchRequest {
+        let capability = self.capability(handle, Rights::WRITE);
+        ObjectPunchRequest { handle: Handle(handle), index: 0, capability, offset, bytes, mtime_epoch: 0 }
+    }
+
+    pub async fn punch(&self, handle: u64, offset: u64, bytes: u64) -> Result<u64> {
+        Ok(self.call(&self.punch_request(handle, offset, bytes), &[]).await?.0.size)
+    }
+
+    pub fn allocate_request(&self, handle: u64, offset: u64, bytes: u32, zero: bool, keep_size: bool) -> ObjectAllocateRequest {
+        let capability = self.capability(handle, Rights::WRITE);
+        ObjectAllocateRequest { handle: Handle(handle), index: 0, capability, offset, bytes, zero, keep_size, mtime_epoch: 0 }
+    }
+
     pub fn truncate_request(&self, handle: u64, size: u64, truncate_epoch: u32) -> ObjectTruncateRequest {
         let capability = self.capability(handle, Rights::MANAGE);
         ObjectTruncateRequest { handle: Handle(handle), index: 0, capability, size, truncate_epoch }

@@ -66,9 +66,12 @@ impl Tree {
                 Some(node) if !node.removed => Statuses::of(&[Status::Invalid, Status::NotSupported, Status::TooManySymlinks]),
                 _ => Statuses::of(&GONE),
             },
-            Action::Close { .. } | Action::Write { .. } | Action::Read { .. } | Action::Fsync { .. } | Action::SyncAll => {
-                Statuses::default()
-            }
+            Action::Close { .. }
+            | Action::Write { .. }
+            | Action::Allocate { .. }
+            | Action::Read { .. }
+            | Action::Fsync { .. }
+            | Action::SyncAll => Statuses::default(),
         }
     }
 

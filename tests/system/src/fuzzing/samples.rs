@@ -1,5 +1,7 @@
 //! A valid request and reply of every operation, and of every kind of frame.
 
+mod data;
+
 use bytes::Bytes;
 use weft_base::{
     Attr, ClientId, ClusterMap, Credentials, DataTime, FileKind, FsId, Handle, Layout, ROOT_HANDLE, RequestId, ServerEntry, ServerId,
@@ -47,6 +49,7 @@ impl Subject {
 /// A request of every operation: one that says something, or else the shortest one of zeros.
 pub fn requests(about: &Subject) -> Vec<Request> {
     let mut requests = chosen(about);
+    requests.extend(data::chosen(about));
     for op in Op::ALL {
         if requests.iter().all(|request| request.op() != *op) {
             let zeros = (0..ZEROS_MAX).find_map(|len| Request::decode(op.code(), vec![0; len].into()).ok());
@@ -65,8 +68,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
     let to_name = Bytes::from_static(b"new name");
     let to_name_again = to_name.clone();
     let tx = TxId { coordinator: ServerId(0), number: 12 };
-    let (read, write, manage) = (Rights::READ, Rights::WRITE, Rights::MANAGE);
-    let pieces = vec![Piece { offset: 0, bytes: 4096 }, Piece { offset: 1 << 20, bytes: 1000 }];
+    let (read, write) = (Rights::READ, Rights::WRITE);
     let time = WallTime(1_700_000_000_000_000_000);
     let parts = vec![
         TxPart::InsertEntry { dir: about.dir, name: to_name.clone(), handle, kind: FileKind::File, replaces: Some(Handle(8)) },
@@ -184,32 +186,6 @@ fn chosen(about: &Subject) -> Vec<Request> {
         Request::TxDecide(TxDecideRequest { tx, commit: true }),
         Request::TxStatus(TxStatusRequest { tx }),
         Request::Parent(ParentRequest { dir: about.dir }),
-        Request::Write(WriteRequest {
-            handle,
-            index: 1,
-            capability: about.capability(write),
-            pieces: pieces.clone(),
-            mtime_epoch: 2,
-            sync: false,
-        }),
-        Request::Read(ReadRequest { handle, index: 1, capability: about.capability(read), pieces }),
-        Request::ReadMany(ReadManyRequest {
-            reads: vec![
-                DatafileRead { capability: about.capability(read), index: 1, offset: 4096, bytes: 1000 },
-                DatafileRead { capability: about.capability(write), index: 0, offset: u64::MAX, bytes: 2 },
-            ],
-        }),
-        Request::ObjectStat(ObjectStatRequest { handle, index: 0, capability: about.capability(read) }),
-        Request::ObjectTruncate(ObjectTruncateRequest {
-            handle,
-            index: 0,
-            capability: about.capability(manage),
-            size: 5000,
-            truncate_epoch: 2,
-        }),
-        Request::ObjectSync(ObjectSyncRequest { handle, index: 0, capability: about.capability(write) }),
-        Request::ObjectRemove(ObjectRemoveRequest { handle, index: 0, capability: about.capability(manage) }),
-        Request::ObjectEpoch(ObjectEpochRequest { handle, index: 0, capability: about.capability(manage), mtime_epoch: 4 }),
         Request::Live(LiveRequest {}),
         Request::SetDurability(SetDurabilityRequest { durability: "batch".into() }),
         Request::Trace(TraceRequest {
@@ -395,6 +371,8 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         with_number(Op::TxStatus, &TxStatusReply { committed: Some(true) }.to_bytes()),
         with_number(Op::Parent, &ParentReply { parent: ROOT_HANDLE }.to_bytes()),
         with_number(Op::Write, &WriteReply { size: 77, mtime: DataTime { epoch: 2, at: time } }.to_bytes()),
+        with_number(Op::ObjectPunch, &WriteReply { size: 77, mtime: DataTime { epoch: 2, at: time } }.to_bytes()),
+        with_number(Op::ObjectAllocate, &WriteReply { size: 78, mtime: DataTime { epoch: 3, at: time } }.to_bytes()),
         with_number(Op::Read, &ReadReply { got: vec![4096, 0], size: 4096 }.to_bytes()),
         with_number(
             Op::ReadMany,

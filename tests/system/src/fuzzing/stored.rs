@@ -67,6 +67,7 @@ pub fn records() -> Vec<(String, Vec<u8>)> {
     let objects = [
         ("put", ObjectRecord::Put { key, size_bytes: 1 << 22, mtime, truncate_epoch: 2, extents }),
         ("truncate", ObjectRecord::Truncate { key, size_bytes: 77, mtime, truncate_epoch: 9 }),
+        ("punch", ObjectRecord::Punch { key, mtime, local_offset: 4000, len: 9000 }),
         ("remove", ObjectRecord::Remove { key }),
     ];
     records.extend(objects.map(|(name, record)| (format!("data-{name}"), record.to_vec())));

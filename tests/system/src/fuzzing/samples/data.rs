@@ -1,0 +1,58 @@
+//! Requests to data servers that reach far.
+
+use weft_wire::Rights;
+use weft_wire::ops::*;
+
+use super::Subject;
+
+pub(super) fn chosen(about: &Subject) -> Vec<Request> {
+    let handle = about.file;
+    let (read, write, manage) = (Rights::READ, Rights::WRITE, Rights::MANAGE);
+    let pieces = vec![Piece { offset: 0, bytes: 4096 }, Piece { offset: 1 << 20, bytes: 1000 }];
+    vec![
+        Request::Write(WriteRequest {
+            handle,
+            index: 1,
+            capability: about.capability(write),
+            pieces: pieces.clone(),
+            mtime_epoch: 2,
+            sync: false,
+        }),
+        Request::Read(ReadRequest { handle, index: 1, capability: about.capability(read), pieces }),
+        Request::ReadMany(ReadManyRequest {
+            reads: vec![
+                DatafileRead { capability: about.capability(read), index: 1, offset: 4096, bytes: 1000 },
+                DatafileRead { capability: about.capability(write), index: 0, offset: u64::MAX, bytes: 2 },
+            ],
+        }),
+        Request::ObjectStat(ObjectStatRequest { handle, index: 0, capability: about.capability(read) }),
+        Request::ObjectTruncate(ObjectTruncateRequest {
+            handle,
+            index: 0,
+            capability: about.capability(manage),
+            size: 5000,
+            truncate_epoch: 2,
+        }),
+        Request::ObjectSync(ObjectSyncRequest { handle, index: 0, capability: about.capability(write) }),
+        Request::ObjectRemove(ObjectRemoveRequest { handle, index: 0, capability: about.capability(manage) }),
+        Request::ObjectEpoch(ObjectEpochRequest { handle, index: 0, capability: about.capability(manage), mtime_epoch: 4 }),
+        Request::ObjectPunch(ObjectPunchRequest {
+            handle,
+            index: 1,
+            capability: about.capability(write),
+            offset: 4000,
+            bytes: 9000,
+            mtime_epoch: 2,
+        }),
+        Request::ObjectAllocate(ObjectAllocateRequest {
+            handle,
+            index: 1,
+            capability: about.capability(write),
+            offset: 4000,
+            bytes: 9000,
+            zero: true,
+            keep_size: false,
+            mtime_epoch: 2,
+        }),
+    ]
+}

@@ -1,0 +1,156 @@
+//! `fallocate` through mounts: space reserved, zeroed and given back.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+use weft_system_tests::{FileSystem, Need, as_user, available, ok, wait_until};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
+const ZERO: FallocateFlags = FallocateFlags::ZERO_RANGE;
+const KEEP: FallocateFlags = FallocateFlags::KEEP_SIZE;
+
+fn open(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).expect("it can be opened")
+}
+
+fn used(fs: &FileSystem) -> u64 {
+    fs.total("data", "used_bytes")
+}
+
+#[test]
+fn promise_holes_give_space_back() {
+    if !available("promise_holes_give_space_back", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--data", "3", "--stripe-size", "64KiB"]);
+    let other = fs.mount("other", "");
+    let (path, seen) = (fs.mnt().join("file"), other.join("file"));
+    let content: Vec<u8> = (0..8u32 << 20).map(|n| (n / 1000 % 255 + 1) as u8).collect();
+    fs::write(&path, &content).unwrap();
+    let file = open(&path);
+    // Pages of it are in the caches of both mounts.
+    assert!(fs::read(&path).unwrap() == content && fs::read(&seen).unwrap() == content);
+    let (before, time) = (used(&fs), fs::metadata(&path).unwrap().modified().unwrap());
+    let (from, len) = (100_001, 6_000_000);
+    fallocate(&file, PUNCH, from as u64, len as u64).unwrap();
+    let mut expected = content.clone();
+    expected[from..from + len].fill(0);
+    assert!(fs::read(&path).unwrap() == expected, "own pages are those of before");
+    let mut direct = vec![1; content.len()];
+    file.read_exact_at(&mut direct, 0).unwrap();
+    assert!(direct == expected);
+    assert!(fs::metadata(&path).unwrap().modified().unwrap() > time, "it is a change");
+    drop(file);
+    assert!(fs::read(&seen).unwrap() == expected, "another mount shows what was before");
+    let freed = before - used(&fs);
+    assert!((len as u64 - 4 * 4096..=len as u64).contains(&freed), "{freed} bytes are free of {len}");
+    fs.kill("data1");
+    fs.start(&[]);
+    assert!(fs::read(&seen).unwrap() == expected, "a server brings it back");
+    // All of it, and far beyond; the size stays.
+    let file = open(&path);
+    fallocate(&file, PUNCH, 0, i64::MAX as u64).unwrap();
+    assert_eq!((file.metadata().unwrap().len(), used(&fs)), (content.len() as u64, 0));
+    assert!(fs::read(&path).unwrap().iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn promise_reserved_space_is_there() {
+    if !available("promise_reserved_space_is_there", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::prepare();
+    let dir = fs.server_dir("data0");
+    fs::create_dir_all(&dir).unwrap();
+    ok(Command::new("mount").args(["-t", "tmpfs", "-o", "size=300m,mode=0700", "weft-test"]).arg(&dir));
+    fs.start_mounted(&["--data", "1"]);
+    let reserved = open(&fs.mnt().join("reserved"));
+    fallocate(&reserved, FallocateFlags::empty(), 0, 32 << 20).unwrap();
+    assert_eq!((reserved.metadata().unwrap().len(), used(&fs)), (32 << 20, 32 << 20));
+    // What cannot fit is refused at once, and changes nothing.
+    let large = open(&fs.mnt().join("large"));
+    assert_eq!(fallocate(&large, FallocateFlags::empty(), 0, 1 << 40), Err(Errno::NOSPC));
+    assert_eq!(large.metadata().unwrap().len(), 0);
+    // The rest is taken, down to what the journal keeps for itself.
+    let mut taken = 0;
+    for step in [16 << 20, 1 << 20, 64 << 10, 4 << 10] {
+        while fallocate(&large, FallocateFlags::empty(), taken, step) == Ok(()) {
+            taken += step;
+        }
+    }
+    assert!(taken > 64 << 20, "{taken}");
+    assert_eq!(large.write_at(b"x", 1 << 30).unwrap_err().raw_os_error(), Some(Errno::NOSPC.raw_os_error()));
+    let bytes = vec![7; 1 << 20];
+    for piece in 0..32 {
+        reserved.write_all_at(&bytes, piece << 20).unwrap();
+    }
+    reserved.sync_all().unwrap();
+    // A hole is made on a full disk, and makes room.
+    fallocate(&large, PUNCH, 0, taken).unwrap();
+    wait_until("the space is there", PATIENCE, || large.write_at(b"x", 1 << 30).is_ok());
+    drop((reserved, large));
+    ok(Command::new("umount").arg("-l").arg(&dir));
+}
+
+#[test]
+fn ranges_and_modes_are_those_of_other_file_systems() {
+    if !available("ranges_and_modes_are_those_of_other_file_systems", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--data", "2", "--stripe-size", "4KiB"]);
+    let path = fs.mnt().join("file");
+    let file = open(&path);
+    file.write_all_at(b"begin", 0).unwrap();
+    let size = || file.metadata().unwrap().len();
+    for mode in [FallocateFlags::empty(), PUNCH, ZERO, ZERO | KEEP] {
+        assert_eq!(fallocate(&file, mode, 0, 0), Err(Errno::INVAL), "{mode:?}");
+        assert_eq!(fallocate(&file, mode, i64::MAX as u64, 1), Err(Errno::FBIG), "{mode:?}");
+        assert_eq!(fallocate(&file, mode, u64::MAX, 1), Err(Errno::INVAL), "{mode:?}");
+        assert_eq!(fallocate(File::open(&path).unwrap(), mode, 0, 1), Err(Errno::BADF), "{mode:?}");
+        assert_eq!(fallocate(File::open(fs.mnt()).unwrap(), mode, 0, 1), Err(Errno::BADF), "{mode:?}");
+    }
+    assert_eq!(fallocate(&file, FallocateFlags::PUNCH_HOLE, 0, 1), Err(Errno::OPNOTSUPP), "without keeping the size");
+    assert_eq!(size(), 5);
+    fallocate(&file, KEEP, 0, 5).unwrap();
+    fallocate(&file, ZERO | KEEP, 2, 1 << 40).unwrap();
+    assert_eq!((size(), fs::read(&path).unwrap()), (5, b"be\0\0\0".to_vec()));
+    fallocate(&file, ZERO, 1, 9999).unwrap();
+    assert_eq!(size(), 10_000);
+    fallocate(&file, FallocateFlags::empty(), 20_000, 1).unwrap();
+    assert_eq!((size(), fs::read(&path).unwrap()), (20_001, [&b"b"[..], &[0; 20_000]].concat()));
+    // The end of a descriptor that appends is where the reservation ends.
+    let mut append = OpenOptions::new().append(true).open(&path).unwrap();
+    fallocate(&append, FallocateFlags::empty(), 0, 30_000).unwrap();
+    std::io::Write::write_all(&mut append, b"more").unwrap();
+    assert_eq!(size(), 30_004);
+}
+
+#[test]
+fn a_hole_changes_times_and_set_id_bits_as_a_write_does() {
+    if !available("a_hole_changes_times_and_set_id_bits_as_a_write_does", &[Need::Fuse, Need::Root]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--data", "2"]);
+    let path = fs.mnt().join("file");
+    for mode in [FallocateFlags::empty(), PUNCH, ZERO] {
+        fs::write(&path, [7; 10_000]).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o6777)).unwrap();
+        let before = fs::metadata(&path).unwrap();
+        as_user(1000, &[1000], || fallocate(open(&path), mode, 0, 20_000)).unwrap();
+        let after = fs::metadata(&path).unwrap();
+        assert_eq!(after.mode() & 0o7777, 0o777, "{mode:?}");
+        assert!((after.mtime(), after.mtime_nsec()) > (before.mtime(), before.mtime_nsec()), "{mode:?}");
+    }
+    // Also where no data server has anything.
+    let sparse = open(&fs.mnt().join("sparse"));
+    sparse.set_len(1 << 40).unwrap();
+    let before = sparse.metadata().unwrap().modified().unwrap();
+    fallocate(&sparse, PUNCH, 1 << 20, 1 << 39).unwrap();
+    assert!(sparse.metadata().unwrap().modified().unwrap() > before);
+}
