@@ -13,6 +13,7 @@ pub mod connect;
 pub mod faults;
 pub mod fs_arg;
 pub mod identity;
+pub mod key_lists;
 pub mod mount_list;
 pub mod mounted;
 pub mod mounts;

@@ -405,5 +405,8 @@ pub fn parse_users(text: &str) -> Option<(u32, u32)> {
     (min <= max).then_some((min, max))
 }
 
+mod travelling;
+pub use travelling::{LIST_BYTES_MAX, LIST_PIECE_BYTES};
+
 #[cfg(test)]
 mod tests;

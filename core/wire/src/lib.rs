@@ -29,7 +29,7 @@ pub use header::{
     BODY_BYTES_MAX, BULK_BYTES_MAX, Flags, HANDSHAKE_VERSION, HEADER_BYTES, Header, LeaseScope, MessageKind, PROTOCOL_VERSION,
     PROTOCOL_VERSION_OLDEST, REGION_BYTES_MAX, REGION_PAGE_BYTES,
 };
-pub use keys::{ClientKey, Credential, KeyId, KeyRights, KeyRing, NOBODY, parse_users, rights_to_text};
+pub use keys::{ClientKey, Credential, KeyId, KeyRights, KeyRing, LIST_BYTES_MAX, LIST_PIECE_BYTES, NOBODY, parse_users, rights_to_text};
 pub use ops::{Op, Operation, Request};
 pub use partition::{HASH_MAX, HASH_MIN, NameKey};
 

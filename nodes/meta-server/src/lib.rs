@@ -36,4 +36,4 @@ pub use config::MetaServerConfig;
 pub use dump::DUMP_NAME;
 pub use engine::{Row, each_row, tail_records};
 pub use start::{format, run};
-pub use weft_serving::{Durability, Engine, ServerError, ServingConfig};
+pub use weft_serving::{Durability, Engine, Process, ServerError, ServingConfig};

@@ -8,6 +8,7 @@ use weft_wire::ops::{GetMapReply, LiveReply};
 use weft_wire::{Request, Wire};
 
 use crate::Service;
+use crate::keys::give_keys;
 use crate::meeting::meet;
 use crate::set_contract::set_contract;
 
@@ -17,11 +18,12 @@ use crate::set_contract::set_contract;
 /// [`Status::NotSupported`] for all other requests; why it cannot be answered.
 pub async fn answer_of_any<S: Service>(server: &S, request: Request) -> Result<Bytes> {
     let shell = server.shell();
-    let trace = || shell.identity.trace.ok_or(Status::NotSupported);
+    let trace = || shell.identity.process.trace.ok_or(Status::NotSupported);
     Ok(match request {
         Request::Ping(_) => server.info().await?.to_bytes(),
         Request::Live(_) => live_report(server).await?.to_bytes(),
         Request::Meet(request) => meet(server, request).await?.to_bytes(),
+        Request::GetKeys(request) => give_keys(&**shell.identity.process.keys.as_ref().ok_or(Status::NotSupported)?, &request)?.to_bytes(),
         Request::SetDurability(request) => set_contract(server, &request).await?.to_bytes(),
         Request::GetMap(_) if shell.introduction.epoch() == 0 => return Err(Status::NotReady),
         Request::GetMap(_) => GetMapReply { map: (*shell.introduction.map()).clone(), name_key: shell.identity.name_key }.to_bytes(),

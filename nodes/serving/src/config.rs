@@ -1,11 +1,13 @@
 //! What every server is told.
 
+use std::sync::Arc;
+
 use weft_base::{ClusterMap, MILLISECOND, ServerId, ServerRole};
 use weft_journal::{JournalConfig, SEGMENT_BYTES_DEFAULT};
 use weft_wire::ClusterKey;
 use weft_wire::ops::TraceService;
 
-use crate::{Durability, Engine};
+use crate::{Durability, Engine, KeyLists};
 
 /// The usual [`ServingConfig::batch_interval_ns`].
 pub const BATCH_INTERVAL_NS_DEFAULT: u64 = 50 * MILLISECOND;
@@ -36,8 +38,17 @@ pub struct ServingConfig {
     pub journal_segment_bytes: u64,
     /// A checkpoint is begun when the journal since the last one has so many bytes.
     pub checkpoint_bytes: u64,
-    /// What executes commands about the recording of traces; `None`: they are refused.
+    /// What the process around it does for it.
+    pub process: Process,
+}
+
+/// What the process around a server does for it.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    /// Executes commands about the recording of traces; `None`: they are refused.
     pub trace: Option<TraceService>,
+    /// Knows the keys that are accepted; `None`: there are none.
+    pub keys: Option<Arc<dyn KeyLists>>,
 }
 
 impl ServingConfig {
@@ -59,7 +70,7 @@ impl ServingConfig {
                 ServerRole::Meta => 256 << 20,
                 ServerRole::Data => 128 << 20,
             },
-            trace: None,
+            process: Process::default(),
         }
     }
 

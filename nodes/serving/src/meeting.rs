@@ -8,6 +8,7 @@ use weft_rt::{Runtime, ServerRuntime, join_all, race};
 use weft_wire::ops::{MeetReply, MeetRequest};
 
 use crate::introduction::REGISTRAR;
+use crate::keys::{follow_keys, wait_for_keys};
 use crate::{Introduction, ServerError, Service, Shell};
 
 /// How long one attempt to be introduced takes at most, in nanoseconds.
@@ -31,6 +32,12 @@ pub async fn introduce<S: Service>(server: Rc<S>) {
         return;
     }
     if shell.identity.server != REGISTRAR {
+        if let Some(keys) = shell.identity.process.keys.clone() {
+            if !shell.introduction.is_complete() {
+                wait_for_keys(&*server, &*keys).await;
+            }
+            shell.rt.spawn(follow_keys(server.clone(), keys));
+        }
         return introduce_to_registrar(&*server).await;
     }
     if !shell.introduction.is_known() {

@@ -10,12 +10,12 @@ use weft_live::Live;
 use weft_rt::{Disk, PeerId, ServerRuntime, Signal};
 use weft_trace::event::{LOAD, LOAD_DISK};
 use weft_wire::handshake::ANY_SERVER;
-use weft_wire::ops::{ServerInfo, TraceService};
+use weft_wire::ops::ServerInfo;
 use weft_wire::{Frame, Header, NameKey, Op, Request, Rights};
 
 use crate::access::Peers;
 use crate::served::Parking;
-use crate::{Durability, Engine, Introduction, Life, ServerError, ServingConfig};
+use crate::{Durability, Engine, Introduction, Life, Process, ServerError, ServingConfig};
 
 /// The load is recorded at most so often, in nanoseconds.
 const LOAD_INTERVAL_NS: u64 = 10 * MILLISECOND;
@@ -35,8 +35,8 @@ pub struct Identity {
     pub engine: Engine,
     /// What an acknowledged change has survived; it may be set while the server runs.
     pub durability: Cell<Durability>,
-    /// What executes commands about the recording of traces.
-    pub trace: Option<TraceService>,
+    /// What the process around it does for it.
+    pub process: Process,
 }
 
 /// What there is to do at a server besides requests.
@@ -103,7 +103,7 @@ impl<R: ServerRuntime> Shell<R> {
             boot: life.boot,
             engine: config.engine,
             durability: Cell::new(config.durability),
-            trace: config.trace,
+            process: config.process.clone(),
         };
         let introduction = Introduction::new(&config.map, config.server, life.superblock, config.meets_others, rt.wall());
         let now = rt.now();

@@ -48,6 +48,7 @@ pub const ASKED: &[Op] = &[
 /// The others, and why.
 pub const NOT_ASKED: &[(Op, &str)] = &[
     (Op::GetMap, "clients have the map from their configuration"),
+    (Op::GetKeys, "virtual clusters have no keys of clients: `nodes/serving/src/tests.rs`"),
     (Op::Trace, "virtual time records in another way"),
     (Op::TraceRead, "virtual time records in another way"),
     (Op::Live, "only after a history, to learn what it has asked for"),

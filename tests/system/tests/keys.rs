@@ -9,8 +9,8 @@ use weft_system_tests::fuzzing::samples::{self, Subject};
 use weft_system_tests::socket::{Peer, read_credential, read_key};
 use weft_system_tests::{FileSystem, Need, available, fails, ok, wait_until, weft};
 use weft_wire::ops::{
-    CloseRequest, DirTarget, LookupRequest, MeetRequest, OpenFile, PingRequest, ReadManyReply, ReadRequest, ReclaimRequest, SetAttrRequest,
-    TxDecideRequest, TxId, Written,
+    CloseRequest, DirTarget, GetKeysRequest, LookupRequest, MeetRequest, OpenFile, PingRequest, ReadManyReply, ReadRequest, ReclaimRequest,
+    SetAttrRequest, TxDecideRequest, TxId, Written,
 };
 use weft_wire::{Capability, Credential, Frame, KeyId, Op, Rights, Wire};
 
@@ -59,6 +59,7 @@ fn promise_a_client_is_no_server() {
         let entry = ServerEntry { id: ServerId(1), name: "mine".into(), address: "unix:/mine".into() };
         let meet = MeetRequest { server: entry, birth: 5, yours: 0, epoch: 0, map: None };
         assert_eq!(meta.ask(&meet, &[]).unwrap().map(drop), Err(Status::KeyForbids));
+        assert_eq!(meta.ask(&GetKeysRequest { known: 0, offset: 0 }, &[]).unwrap().map(drop), Err(Status::KeyForbids));
         // The name of the key of servers, and that of another client.
         for (id, client) in [(KeyId::SERVERS, client), (KeyId(77), KeyId(77).client(5)), (own.id, KeyId(77).client(5))] {
             assert!(Peer::join_as(&addresses[0], &Credential { id, ..own.clone() }, client).is_err(), "{id:?}");
@@ -165,6 +166,7 @@ fn every_operation_keeps_to_the_limits_of_a_key() {
         Trace,
         TraceRead,
         SetDurability,
+        GetKeys,
         Changes,
         ClassicDirectory,
         ClassicReserve,

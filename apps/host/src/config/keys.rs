@@ -2,19 +2,17 @@
 //!
 //! ```text
 //! server.key   the key of the servers, 0600: 64 hexadecimal digits; on machines with servers only
-//! keys         the list of clients' keys, without secrets; on machines with servers only
+//! keys         the list of clients' keys, without secrets; where metadata server 0 runs
 //! key          the key of a client, 0600: NUMBER:64 hexadecimal digits; of a subtree, also
 //!              :the handle of its directory
 //! ```
 
-use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use weft_base::{Handle, ROOT_HANDLE};
-use weft_rt_real::{Keys, Level, write_line};
 use weft_wire::{ClientKey, ClusterKey, Credential, KeyId, KeyRights, KeyRing};
 
 use super::{Config, write_in_one_step};
@@ -24,8 +22,8 @@ use crate::units::hex;
 
 /// The name of the key that a new file system gives to whoever made it.
 pub const FIRST_KEY: &str = "default";
-/// How often servers look whether the list has changed.
-const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// How long `weft key` waits for another one.
+const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where the keys are that servers need.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,12 +69,38 @@ impl KeyFiles {
     /// # Errors
     /// If a file cannot be read, others may change it, or it makes no sense.
     pub fn ring(&self) -> Result<KeyRing> {
-        let ring = KeyRing::new(read_server_key(&self.server)?);
+        let ring = self.without_list()?;
         let unreadable = || format!("cannot read the list of keys {}", self.list.display());
         let file = File::open(&self.list).with_context(unreadable)?;
         trust::check_file(&self.list, &file)?;
         let text = std::io::read_to_string(file).with_context(unreadable)?;
         ring.with_list(&text).map_err(|what| anyhow::anyhow!("{}: {what}", self.list.display()))
+    }
+
+    /// The key of the servers, and none of a client.
+    ///
+    /// # Errors
+    /// As [`KeyFiles::ring`].
+    pub fn without_list(&self) -> Result<KeyRing> {
+        Ok(KeyRing::new(read_server_key(&self.server)?))
+    }
+
+    /// Keeps others that would change the list waiting until the result is dropped.
+    ///
+    /// # Errors
+    /// If the key of the servers cannot be opened.
+    pub fn lock(&self) -> Result<File> {
+        let unlocked = || format!("cannot lock {}", self.server.display());
+        let file = File::open(&self.server).with_context(unlocked)?;
+        let deadline = Instant::now() + LOCK_PATIENCE;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(20)),
+                Err(TryLockError::WouldBlock) => bail!("another `weft key` changes the list of keys; try again when it has ended"),
+                Err(TryLockError::Error(error)) => return Err(error).with_context(unlocked),
+            }
+        }
     }
 
     /// Puts the list of these keys in place of what was there.
@@ -85,30 +109,6 @@ impl KeyFiles {
     /// Of the disk.
     pub fn write_list(&self, ring: &KeyRing) -> Result<()> {
         write_in_one_step(&self.list, ring.list().as_bytes(), 0o600)
-    }
-
-    /// Keeps `keys` as the list has them, for as long as the process runs. A list that cannot be
-    /// read changes nothing.
-    pub fn watch(self, keys: Keys, server: String) {
-        let stamp = |list: &Path| fs::metadata(list).map(|meta| (meta.ino(), meta.mtime(), meta.mtime_nsec(), meta.size())).ok();
-        let mut seen = stamp(&self.list);
-        std::thread::spawn(move || {
-            loop {
-                std::thread::sleep(WATCH_EVERY);
-                let now = stamp(&self.list);
-                if now == seen {
-                    continue;
-                }
-                seen = now;
-                match self.ring() {
-                    Ok(ring) => {
-                        keys.replace(ring);
-                        write_line(Level::Info, &server, "the list of keys has changed");
-                    }
-                    Err(error) => write_line(Level::Error, &server, &format!("the keys stay as they were: {error:#}")),
-                }
-            }
-        });
     }
 }
 
@@ -192,6 +192,7 @@ fn parse_key(file: &Path, digits: &str) -> Result<ClusterKey> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;

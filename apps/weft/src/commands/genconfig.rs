@@ -142,8 +142,10 @@ impl Args {
         let KeyFiles { server, list } = KeyFiles::beside(output);
         let (server, list) = (server.display(), list.display());
         let mut text = format!("wrote {config}, {key}, {server} and {list} (keep the keys secret, mode 0600)\n\nNext:\n");
-        text +=
-            &format!("  1. copy {config} and {key} to the same place on every machine, and {server} and {list} to those of servers only\n");
+        text += &format!(
+            "  1. copy {config} and {key} to the same place on every machine, {server} to those of servers only, and {list} to that of {} (the others learn it)\n",
+            draft.servers[0].name
+        );
         text += "  2. start each server on its machine; --create only the first time:\n";
         for server in &draft.servers {
             text += &format!("       weft serve --config {config} --server {} --create    # {}\n", server.name, server.address);

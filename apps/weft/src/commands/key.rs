@@ -1,24 +1,30 @@
-//! `weft key`: the keys of clients. It changes the list of keys on this machine; servers look at it
-//! every second.
+//! `weft key`: the keys of clients. It changes the list of keys of metadata server 0, which looks
+//! at it every second, and all other servers learn from it.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use weft_base::{FileKind, Handle, ROOT_HANDLE};
+use weft_base::{FileKind, Handle, ROOT_HANDLE, ServerId, Status};
 use weft_host::config::{self, Config, KeyFiles, read_key, write_credential};
 use weft_host::connect::{Common, Fs};
 use weft_host::fs_arg::CONFIG_NAME;
 use weft_host::output::{Table, print, print_json, show_name};
 use weft_wire::{ClientKey, KeyId, KeyRights, KeyRing, parse_users, rights_to_text};
 
+/// How long servers are given to follow the list.
+const FOLLOW_PATIENCE: Duration = Duration::from_secs(4);
+/// Between two questions whether they do.
+const FOLLOW_PAUSE: Duration = Duration::from_millis(100);
+
 /// Add, list, revoke and replace keys of clients, where the servers run
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example:\n  weft key add nightly --users 1000-1999 --read-only --state ~/fs\n\nServers on this machine follow within a second, also on open connections. With servers on several machines copy the\nlist (`keys` beside the config) to each of them."
+    after_help = "Example:\n  weft key add nightly --users 1000-1999 --read-only --state ~/fs\n\nRun it where metadata server 0 runs: the list (`keys` beside its config) is there, and all servers follow it within three\nseconds, also on open connections. Those that do not answer are named."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -101,16 +107,21 @@ impl Args {
         let file = if given.is_dir() { given.join(CONFIG_NAME) } else { given.clone() };
         let config = Config::load(&file)?;
         let files = config.key_files.clone().with_context(|| format!("{} names no server_key_file: it has no keys", file.display()))?;
+        let root = match &self.what {
+            What::List { json } => return list(&files.ring()?, *json),
+            What::Add { subtree: Some(path), .. } => directory(config.clone(), &given, path.as_bytes(), common)?,
+            What::Add { .. } | What::Revoke { .. } | What::Rotate { .. } => ROOT_HANDLE,
+        };
+        let alone = files.lock()?;
         let mut ring = files.ring()?;
         match self.what {
-            What::List { json } => return list(&ring, json),
-            What::Add { name, users: (uid_min, uid_max), read_only, root_squash, subtree, output } => {
+            What::List { .. } => {}
+            What::Add { name, users: (uid_min, uid_max), read_only, root_squash, subtree: _, output } => {
                 if ring.clients().values().any(|key| key.name == name) {
                     bail!("there is a key `{name}` already; names of revoked keys are not used again");
                 }
                 let newest = ring.clients().keys().next_back().map_or(0, |id| id.0);
                 let id = KeyId(newest.checked_add(1).context("there are no more numbers for keys")?);
-                let root = subtree.map_or(Ok(ROOT_HANDLE), |path| directory(config, &given, path.as_bytes(), common))?;
                 let access = KeyRights { is_server: false, is_read_only: read_only, uid_min, uid_max, squashes_root: root_squash, root };
                 let output = new_file(output, &name)?;
                 ring.clients_mut().insert(id, ClientKey { name: name.clone(), generation: 1, access, is_revoked: false });
@@ -135,8 +146,49 @@ impl Args {
                 print(&format!("wrote the new key `{name}` to {}\n", output.display()))?;
             }
         }
+        drop(alone);
+        tell_who_follows(config, &files, &ring, common)?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Waits until the servers go by the new list, and tells which of them do not.
+fn tell_who_follows(config: Config, files: &KeyFiles, ring: &KeyRing, common: &Common) -> Result<()> {
+    let wanted = ring.fingerprint(&ring.list());
+    let as_server = Config { key_file: Some(files.server.clone()), ..config };
+    let mut common = common.clone();
+    common.key_file = None;
+    let fs = Fs::from_config(as_server, "the file system".to_string(), &common)?;
+    let deadline = Instant::now() + FOLLOW_PATIENCE;
+    let late = loop {
+        let mut late = fs.run(fs.client.key_lists(wanted));
+        let servers = late.len();
+        late.retain(|(_, answer)| !matches!(answer, Ok(list) if *list == wanted));
+        let answer = |(_, answer): &(_, weft_client::Result<u64>)| answer.is_ok();
+        // Who does not answer is not waited for.
+        // Nor is anybody for a list that somebody else has changed meanwhile.
+        if !late.iter().any(answer) || Instant::now() >= deadline || files.ring()?.list() != ring.list() {
+            break if late.len() == servers && !late.iter().any(answer) { Vec::new() } else { late };
+        }
+        std::thread::sleep(FOLLOW_PAUSE);
+    };
+    for (server, answer) in late {
+        let why = match answer {
+            Ok(_) if files.ring()?.list() != ring.list() => continue,
+            Ok(_) if server.id == ServerId(0) => bail!(
+                "{} goes by another list of keys than {}: run this on the machine of {0}, with its config",
+                server.name,
+                files.list.display()
+            ),
+            Ok(_) => "goes by another list still; its log says more".to_string(),
+            Err(error) if error.status == Status::NotSupported => {
+                format!("is of an older weft: copy {} to its machine", files.list.display())
+            }
+            Err(error) => format!("{}; it learns of this when it reaches metadata server 0", fs.why(&error)),
+        };
+        print(&format!("{}: {why}\n", server.name))?;
+    }
+    Ok(())
 }
 
 /// The secret is written before the list knows it, so that nobody waits for a key that is lost.

@@ -9,12 +9,13 @@ use anyhow::{Context, Result, anyhow, bail};
 use weft_base::{MILLISECOND, ServerRole};
 use weft_data_server::{CONTAINER_NAME, DataServerConfig};
 use weft_host::config::{Config, Engine, ServerConfig, cache_config};
+use weft_host::key_lists::ServerKeys;
 use weft_host::process;
 use weft_host::process::{HangUp, PidFile, StopSignals};
 use weft_host::state::{StateDir, make_private_dir};
 use weft_host::stores;
-use weft_meta_server::{MetaServerConfig, ServingConfig};
-use weft_rt_real::{Address, DiskConfig, Keys, Level, Log, ShardConfig, StopHandle, write_line};
+use weft_meta_server::{MetaServerConfig, Process, ServingConfig};
+use weft_rt_real::{Address, DiskConfig, Level, Log, ShardConfig, StopHandle, write_line};
 use weft_wire::ClusterKey;
 use weft_wire::ops::{TraceReply, TraceRequest, TraceService};
 
@@ -64,7 +65,7 @@ impl Args {
             stores::check_running(&config, server.id)?;
         }
         weft_host::faults::begin(&server.name, Some(&config))?;
-        let ring = config.ring()?;
+        let accepted = ServerKeys::of(&config, server)?;
         let state = StateDir::of_config(&config.file);
         make_private_dir(&state.run_dir())?;
         state.check()?;
@@ -75,7 +76,7 @@ impl Args {
         pid_file.with_context(|| format!("cannot start {}", server.name))?.hold_until_exit();
         // Whoever may connect to a socket of this machine without a key must not make this process
         // write files.
-        let may_be_told = ring.is_some() || matches!(server.listen, Address::Unix(_));
+        let may_be_told = accepted.is_some() || matches!(server.listen, Address::Unix(_));
         weft_recording::identify(&server.name, Some(server.id));
         TRACES.get_or_init(|| state.trace_dir());
         let create = self.create || config.engine == Engine::Memory;
@@ -93,16 +94,15 @@ impl Args {
         let log = Log::to_stderr(&server.name);
         // Without a key anybody on this machine may forge capabilities; the runtime keeps everybody
         // else out.
-        let key = ring.as_ref().map_or(ClusterKey([0; 32]), |ring| ring.server().key);
-        let keys = ring.map(Keys::new);
-        if let (Some(keys), Some(files)) = (&keys, &config.key_files) {
-            files.clone().watch(keys.clone(), server.name.clone());
+        let key = accepted.as_ref().map_or(ClusterKey([0; 32]), |accepted| accepted.keys.ring().server().key);
+        if let Some(accepted) = &accepted {
+            accepted.watch();
         }
         let shard = ShardConfig {
             server: server.id,
             fs_id: config.fs_id,
             fs_name: config.fs_name.clone(),
-            keys,
+            keys: accepted.as_ref().map(|accepted| accepted.keys.clone()),
             listen: vec![server.listen.clone()],
             disk: disk(server, &config)?,
             servers: config.servers.iter().map(|server| (server.id, server.address.clone())).collect(),
@@ -113,7 +113,8 @@ impl Args {
         };
         let about = format!("starts, process {}, listens on {}", std::process::id(), server.listen);
         write_line(Level::Info, &server.name, &about);
-        let serving = serving_config(server, &config, key, create, may_be_told);
+        let process = Process { trace: may_be_told.then_some(TRACE), keys: accepted.map(|accepted| accepted as _) };
+        let serving = ServingConfig { process, ..serving_config(server, &config, key, create) };
         match server.id.role() {
             ServerRole::Meta => {
                 let (root_uid, root_gid) = (config.root_uid, config.root_gid);
@@ -209,13 +210,12 @@ fn available_memory(meminfo: &Path) -> Result<u64> {
 }
 
 /// What this server is told, whatever it serves.
-fn serving_config(server: &ServerConfig, config: &Config, key: ClusterKey, create: bool, may_be_told: bool) -> ServingConfig {
+fn serving_config(server: &ServerConfig, config: &Config, key: ClusterKey, create: bool) -> ServingConfig {
     ServingConfig {
         create,
         engine: config.engine,
         durability: config.durability,
         batch_interval_ns: config.batch_interval_ms * MILLISECOND,
-        trace: may_be_told.then_some(TRACE),
         ..ServingConfig::new(server.id, config.map(), key)
     }
 }

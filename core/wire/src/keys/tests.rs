@@ -152,3 +152,22 @@ fn a_key_speaks_for_its_users_only() {
     let Request::Unlink(UnlinkRequest { who, .. }) = request else { panic!("the same request") };
     assert_eq!((who.uid, who.groups, who.checked_by_kernel), (5, vec![4], false), "nobody is in the group of root either");
 }
+
+#[test]
+fn what_was_revoked_or_replaced_does_not_come_back() {
+    let known = ring(
+        "1 2 a users=any\n2 1 b users=any revoked\n3 1 c users=any revoked\n4 1 d users=any\n5 1 e users=any\n7 1 g users=any revoked\n",
+    );
+    // An old list: key 1 was replaced since, 2 revoked; 3 was never heard of, 6 is new; 5 is
+    // narrower now, 7 was made anew.
+    let given = ring("1 1 a users=any\n2 1 b users=any\n4 1 d users=any\n5 1 e users=any read-only\n6 1 f users=any\n7 2 g users=any\n");
+    let (ring, kept) = given.clone().without_return_of(&known);
+    assert_eq!(kept, [KeyId(1), KeyId(2), KeyId(3)]);
+    let generations: Vec<_> = (1..=7).map(|id| ring.find(KeyId(id)).map(|(_, generation, _)| generation)).collect();
+    assert_eq!(generations, [Some(2), None, None, Some(1), Some(1), Some(1), Some(2)]);
+    assert!(ring.find(KeyId(5)).unwrap().2.is_read_only);
+    assert_eq!(known.clone().without_return_of(&given).1, [KeyId(7)]);
+    let list = ring.list();
+    assert_ne!(ring.fingerprint(&list), given.fingerprint(&given.list()));
+    assert_ne!(ring.fingerprint(&list), KeyRing::new(ClusterKey([8; 32])).fingerprint(&list), "it needs the key of the servers");
+}

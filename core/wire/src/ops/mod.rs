@@ -273,6 +273,9 @@ operations! {
     8 Live(LiveRequest) -> LiveReply, Any "any server", reads, Untouched, Other, by Key, traced "other", about nothing;
     /// What an acknowledged change survives from now on.
     9 SetDurability(SetDurabilityRequest) -> (), Any "any server", reads, Untouched, Other, by UnlimitedKey, traced "other", about nothing;
+    /// Which keys of clients do you accept?
+    10 GetKeys(GetKeysRequest) -> GetKeysReply, Any "metadata server 0; any server",
+        reads, Untouched, Other, by ServersKey, traced "other", about nothing;
 
     // Metadata servers, by name in a directory.
     /// What does this name lead to?

@@ -106,4 +106,23 @@ wire_struct! {
         /// The key of the hash of names, by which a directory's entries are spread over servers.
         pub name_key: NameKey,
     }
+
+    /// A server asks for the list of keys, piece by piece.
+    pub struct GetKeysRequest {
+        /// The fingerprint of the list that the asker has; 0: none.
+        pub known: u64,
+        /// Where the next piece begins.
+        pub offset: u32,
+    }
+
+    /// A piece of the list of keys; nothing if it is the one that the asker has.
+    pub struct GetKeysReply {
+        /// The fingerprint of the list. Another one than before: it has changed, and is read from
+        /// its beginning.
+        pub fingerprint: u64,
+        /// The bytes of the whole list.
+        pub total_bytes: u32,
+        /// Those from the offset on, as many as fit.
+        pub piece: Vec<u8>,
+    }
 }

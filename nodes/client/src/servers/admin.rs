@@ -1,10 +1,11 @@
 //! What servers tell about themselves, and what they are told to record.
 
-use weft_base::{Handle, SECOND, ServerId, ServerRole};
+use weft_base::{Handle, SECOND, ServerEntry, ServerId, ServerRole};
 use weft_call::run_window;
 use weft_rt::{Bulk, Runtime};
 use weft_wire::ops::{
-    LiveReply, LiveRequest, PingRequest, ServerInfo, SetDurabilityRequest, TraceReadReply, TraceReadRequest, TraceReply, TraceRequest,
+    GetKeysRequest, LiveReply, LiveRequest, PingRequest, ServerInfo, SetDurabilityRequest, TraceReadReply, TraceReadRequest, TraceReply,
+    TraceRequest,
 };
 
 use super::DataSpace;
@@ -93,6 +94,19 @@ impl<R: Runtime> Client<R> {
             answers.extend(servers.into_iter().zip(results));
             answers.sort_unstable_by_key(|(server, _)| *server);
         }
+    }
+
+    /// Asks every server of the map at once by which list of keys it goes: the fingerprint of each,
+    /// in the order of the map. Takes 2 s at most. It needs the key of the servers.
+    pub async fn key_lists(&self, known: u64) -> Vec<(ServerEntry, Result<u64>)> {
+        let map = self.map();
+        let ask = async |server: ServerId| {
+            let mut flow = self.flow("ask for the list of keys", Handle(0));
+            flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
+            self.call(flow, server, &GetKeysRequest { known, offset: 0 }).await.map(|reply| reply.fingerprint)
+        };
+        let answers = run_window(map.servers().map(|server| ask(server.id)), self.options().window).await;
+        map.servers().cloned().zip(answers).collect()
     }
 
     /// Sums capacity and use over all servers; a disk that several share is counted once. Servers

@@ -187,6 +187,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
         Request::TxStatus(TxStatusRequest { tx }),
         Request::Parent(ParentRequest { dir: about.dir }),
         Request::Live(LiveRequest {}),
+        Request::GetKeys(GetKeysRequest { known: 5, offset: 0 }),
         Request::SetDurability(SetDurabilityRequest { durability: "batch".into() }),
         Request::Trace(TraceRequest {
             mask: "meta.*,-meta.turn".into(),
@@ -380,6 +381,7 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         ),
         with_number(Op::ObjectStat, &ObjectStatReply { size: 1, allocated_bytes: 4096, mtime: DataTime { epoch: 2, at: time } }.to_bytes()),
         with_number(Op::Live, &live.to_bytes()),
+        with_number(Op::GetKeys, &GetKeysReply { fingerprint: 6, total_bytes: 12, piece: b"weft keys 1\n".to_vec() }.to_bytes()),
     ]
 }
 
