@@ -119,15 +119,6 @@ impl PartitionMap {
         self.server(cookie.saturating_add(1))
     }
 
-    /// Checks that `server` holds the names with this hash. The epoch that the asker knows does not
-    /// matter: what did not move is found by an old map as well as by the new one.
-    ///
-    /// # Errors
-    /// [`Status::StaleMap`] if another server does.
-    pub fn check(&self, server: ServerId, hash: u64) -> Result<()> {
-        if self.server(hash) == server { Ok(()) } else { Err(Status::StaleMap) }
-    }
-
     fn position(&self, hash: u64) -> usize {
         // The first range begins at 0.
         self.ranges.partition_point(|range| range.first <= hash) - 1
@@ -187,10 +178,6 @@ mod tests {
             (u64::MAX, 0, u64::MAX),
         ] {
             assert_eq!((halves.server(hash), halves.last_of_range(hash)), (ServerId(server), last), "{hash}");
-            for other in 0..3 {
-                let refused = if other == server { Ok(()) } else { Err(Status::StaleMap) };
-                assert_eq!(halves.check(ServerId(other), hash), refused, "{hash} at {other}");
-            }
         }
         assert_eq!(halves.only_server(), None);
         assert_eq!(PartitionMap::whole(ServerId(4)).only_server(), Some(ServerId(4)));
@@ -226,7 +213,7 @@ mod tests {
             let (mut seen, mut cookie) = (Vec::new(), 0);
             while cookie < u64::MAX {
                 let (server, last) = (map.server_behind(cookie), map.last_of_range(cookie + 1));
-                let held = hashes.iter().copied().filter(|hash| map.check(server, *hash).is_ok());
+                let held = hashes.iter().copied().filter(|hash| map.server(*hash) == server);
                 let behind: Vec<u64> = held.filter(|hash| *hash > cookie && *hash <= last).collect();
                 seen.extend(behind.iter().take(page));
                 cookie = if behind.len() > page { seen[seen.len() - 1] } else { last };

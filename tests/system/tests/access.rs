@@ -227,6 +227,26 @@ fn a_message_alone_does_not_change_the_cluster_map() {
     ok(weft().arg("mkdir").arg(fs.at("/dir")));
 }
 
+/// What a newer client asks of an older server: an operation of another number.
+#[test]
+fn an_operation_that_a_server_does_not_know_is_not_supported() {
+    let fs = FileSystem::up(&["--data", "1"]);
+    let key = read_key(&fs.state().join("server.key"));
+    for address in addresses(&fs) {
+        let mut peer = Peer::join(&address, &key, ClientId(5)).unwrap();
+        for code in [6, 7, 63, 9999, u16::MAX] {
+            assert_eq!(Op::from_code(code), None);
+            let mut bytes = peer.request(Op::Ping, b"what an older one cannot read", &[]);
+            bytes[6..8].copy_from_slice(&code.to_le_bytes());
+            let crc = weft_wire::crc32c(&bytes[..60]);
+            bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+            peer.send(&bytes).unwrap();
+            assert_eq!(peer.receive().unwrap().status(), Err(Status::NotSupported), "{code}");
+        }
+        assert!(peer.ask(&PingRequest {}, &[]).unwrap().is_ok(), "the connection goes on");
+    }
+}
+
 /// Sends every damaged message of every type to a server of each kind; all servers live and work
 /// afterwards.
 #[test]

@@ -9,8 +9,8 @@ use weft_system_tests::fuzzing::samples::{self, Subject};
 use weft_system_tests::socket::{Peer, read_credential, read_key};
 use weft_system_tests::{FileSystem, Need, available, fails, ok, wait_until, weft};
 use weft_wire::ops::{
-    CloseRequest, DirTarget, GetKeysRequest, LookupRequest, MeetRequest, OpenFile, PingRequest, ReadManyReply, ReadRequest, ReclaimRequest,
-    SetAttrRequest, TxDecideRequest, TxId, Written,
+    CloseRequest, DirTarget, GetKeysRequest, GetMapRequest, LookupRequest, MeetRequest, OpenFile, PingRequest, ReadManyReply, ReadRequest,
+    ReclaimRequest, SetAttrRequest, TxDecideRequest, TxId, Written,
 };
 use weft_wire::{Capability, Credential, Frame, KeyId, Op, Rights, Wire};
 
@@ -60,12 +60,20 @@ fn promise_a_client_is_no_server() {
         let meet = MeetRequest { server: entry, birth: 5, yours: 0, epoch: 0, map: None };
         assert_eq!(meta.ask(&meet, &[]).unwrap().map(drop), Err(Status::KeyForbids));
         assert_eq!(meta.ask(&GetKeysRequest { known: 0, offset: 0 }, &[]).unwrap().map(drop), Err(Status::KeyForbids));
+        // Who says that he is metadata server 0 gives a data server no map.
+        let mut data = Peer::join_as(&addresses[1], &own, client).expect("a client is welcome");
+        let mut map = meta.ask(&GetMapRequest {}, &[]).unwrap().unwrap().0.map;
+        let before = data.ask(&GetMapRequest {}, &[]).unwrap().unwrap().0.map;
+        map.epoch += 1;
+        map.data[0].address = "unix:/mine".into();
+        let forged = MeetRequest { server: map.meta[0].clone(), birth: 5, yours: 0, epoch: map.epoch, map: Some(map) };
+        assert_eq!(data.ask(&forged, &[]).unwrap().map(drop), Err(Status::KeyForbids));
+        assert_eq!(data.ask(&GetMapRequest {}, &[]).unwrap().unwrap().0.map, before);
         // The name of the key of servers, and that of another client.
         for (id, client) in [(KeyId::SERVERS, client), (KeyId(77), KeyId(77).client(5)), (own.id, KeyId(77).client(5))] {
             assert!(Peer::join_as(&addresses[0], &Credential { id, ..own.clone() }, client).is_err(), "{id:?}");
         }
         // A capability that a client signs opens nothing, one that a server signs does.
-        let mut data = Peer::join_as(&addresses[1], &own, client).expect("a client is welcome");
         let far = weft_base::WallTime(i64::MAX);
         let mut read = |key| {
             let capability = Capability::sign(key, ROOT_HANDLE, client, Rights::READ, far);

@@ -227,8 +227,6 @@ struct RawFs {
     cache_layer: Option<LayerKind>,
     direct_io: Option<bool>,
     shared_memory: Option<bool>,
-    /// Named as in configs of before there was encryption, too.
-    #[serde(alias = "seal_tcp")]
     encrypt_tcp: Option<bool>,
     allow_faults: Option<bool>,
     stripe_size: Option<Spanned<String>>,

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use weft_base::{FileKind, ROOT_HANDLE, ServerId};
+use weft_base::{FileKind, ROOT_HANDLE, ServerId, Status};
 use weft_wire::ops::{DirEntry, FileState, LookupReply, Op, Partition, PartitionMap, ReadDirReply};
 use weft_wire::{Request, Wire};
 
@@ -21,7 +21,7 @@ fn map(epoch: u32, ranges: &[(u64, ServerId)]) -> PartitionMap {
 /// What a server says of names in the root directory if this is its map. All lead to one file.
 fn answer(sent: &Sent, map: &PartitionMap, names: &[Name], root: &FileState, file: &FileState) -> Fate {
     let handle = file.attr.handle;
-    let refused = |hash| map.check(sent.server, hash).err();
+    let refused = |hash| (map.server(hash) != sent.server).then_some(Status::StaleMap);
     let says = |reply: &dyn Fn() -> Bytes, hash| Fate::Answered(refused(hash).map_or_else(|| Ok(reply()), Err));
     match &sent.request {
         Request::GetAttr(request) if request.handle == ROOT_HANDLE => {
