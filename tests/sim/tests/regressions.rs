@@ -149,6 +149,9 @@ fn a_file_that_was_being_removed_cannot_be_opened_after_a_restart() {
 #[test]
 fn a_time_that_is_set_meanwhile_does_not_bring_an_older_one_back() {
     stays_good_with_leases(143_626);
+    // It does not put what others did later into the answer to a change either.
+    stays_good(1581);
+    stays_good_with_leases(26_785);
 }
 
 /// A client was told of a directory by somebody who knew a server that had joined since; it took

@@ -37,6 +37,9 @@ pub(crate) enum Settled {
     Exact(Attr),
     /// The size is of a later moment than the rest, which has changed meanwhile.
     Later(Attr),
+    /// A time was set after what the metadata server said, so writes before that are told by nobody
+    /// any more: these attributes may be of no moment but that of a change that was made.
+    Overtaken(Attr),
     /// The size could not be found out: a truncation came between, or a newer state is known.
     Unknown,
 }
@@ -72,7 +75,7 @@ impl<R: Runtime> Client<R> {
             match self.settle_once(flow, state, asked).await? {
                 Settled::Exact(attr) => return Ok(attr),
                 Settled::Later(attr) => later = Some(attr),
-                Settled::Unknown => {}
+                Settled::Overtaken(_) | Settled::Unknown => {}
             }
         }
         later.ok_or(flow.error(Status::Busy))
@@ -96,7 +99,7 @@ impl<R: Runtime> Client<R> {
         let handle = state.attr.handle;
         match self.settle_once(flow, state, asked).await? {
             Settled::Exact(attr) | Settled::Later(attr) => Ok(attr),
-            Settled::Unknown => self.getattr_in(flow, handle).await,
+            Settled::Overtaken(_) | Settled::Unknown => self.getattr_in(flow, handle).await,
         }
     }
 
@@ -104,7 +107,12 @@ impl<R: Runtime> Client<R> {
     /// the object is gone by now: then the size is what the metadata server knew.
     pub(crate) async fn settle_change(&self, flow: Flow, state: FileState, asked: Asked) -> Result<Attr> {
         let told = state.attr;
-        match self.settle(flow, state, asked).await {
+        let settled = match self.settle_once(flow, state, asked).await {
+            Ok(Settled::Exact(attr) | Settled::Later(attr) | Settled::Overtaken(attr)) => Ok(attr),
+            Ok(Settled::Unknown) => self.getattr_in(flow, told.handle).await,
+            Err(error) => Err(error),
+        };
+        match settled {
             Err(error) if error.status == Status::Stale => Ok(told),
             settled => settled,
         }
@@ -174,7 +182,8 @@ impl<R: Runtime> Client<R> {
         attr.written(mtime);
         // A time was set since, and what was written before that is not told any more.
         let is_overtaken = epoch > DataTime::epoch_of_writes(attr.mtime_epoch);
-        if size <= attr.size && !is_overtaken {
+        let has_grown = size > attr.size;
+        if !has_grown && !is_overtaken {
             return Ok(Settled::Exact(attr));
         }
         attr.size = attr.size.max(size);
@@ -185,10 +194,10 @@ impl<R: Runtime> Client<R> {
             Err(error) => return Err(error),
         };
         Ok(match () {
-            () if again.truncate_epoch != attr.truncate_epoch => Settled::Unknown,
-            () if again.version != attr.version && is_overtaken => Settled::Unknown,
-            () if again.version != attr.version => Settled::Later(attr),
-            () => Settled::Exact(attr),
+            () if again.version == attr.version => Settled::Exact(attr),
+            () if again.truncate_epoch != attr.truncate_epoch && has_grown => Settled::Unknown,
+            () if is_overtaken => Settled::Overtaken(attr),
+            () => Settled::Later(attr),
         })
     }
 

@@ -125,7 +125,7 @@ impl<R: Runtime> Client<R> {
                 Ok(Settled::Exact(attr) | Settled::Later(attr)) if attr.nlink == 0 => {}
                 Ok(Settled::Exact(attr)) => return Ok(attr),
                 Ok(Settled::Later(attr)) => later = Some(attr),
-                Ok(Settled::Unknown) => {}
+                Ok(Settled::Overtaken(_) | Settled::Unknown) => {}
                 // Removed or replaced in between: what is it now?
                 Err(error) if error.status == Status::Stale => {}
                 Err(error) => return Err(error),
