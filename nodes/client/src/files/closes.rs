@@ -46,7 +46,7 @@ impl<R: Runtime> Client<R> {
             };
             match self.inner.opens.begin_report(inode) {
                 Some(report) => {
-                    let change = report.is_of_writer().then(|| self.changing(Touched::Object(inode.handle)));
+                    let change = report.tells_of_writes().then(|| self.changing(Touched::Object(inode.handle)));
                     let closing = Closing { index, file, report, change, _passage: passage };
                     together.entry(inode.handle.server()).or_default().push(closing);
                 }

@@ -142,9 +142,9 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// True if attributes may change with it.
-    pub(super) fn is_of_writer(&self) -> bool {
-        self.request.written.is_some() || self.held_before.contains(Rights::WRITE)
+    /// True if attributes change with it.
+    pub(super) fn tells_of_writes(&self) -> bool {
+        self.request.written.is_some()
     }
 }
 

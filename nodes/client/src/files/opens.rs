@@ -319,7 +319,7 @@ impl<R: Runtime> Client<R> {
             self.inner.opens.remove_if_idle(inode);
             return Ok(());
         };
-        let change = report.is_of_writer().then(|| self.changing(Touched::Object(inode.handle)));
+        let change = report.tells_of_writes().then(|| self.changing(Touched::Object(inode.handle)));
         let outcome = self.call(flow, server, &report.request).await;
         if let (Some(change), Ok(())) = (change, &outcome) {
             change.done(Effect::Object);

@@ -105,3 +105,23 @@ fn it_is_removed_where_nobody_holds_leases_any_more() {
         world.sim.run_for(60 * SECOND);
     });
 }
+
+/// What was made and closed with nothing written into it is known by its name without a message.
+#[test]
+fn closing_what_was_not_written_ends_nothing() {
+    let world = World::new(11, None);
+    let who = caller(1, 0);
+    world.alone(0, |mount| async move {
+        let file = mount.create(&caller(1, 0), ROOT, "file", 0o644).await.expect("a new file");
+        mount.release(file.opened.number).await;
+    });
+    world.sim.run_for(SECOND);
+    let requests = world.alone(0, |mount| async move {
+        let before = mount.posix.stats().requests;
+        for _ in 0..20 {
+            mount.posix.lookup(&who, ROOT, b"file").await.expect("it is there");
+        }
+        mount.posix.stats().requests - before
+    });
+    assert_eq!(requests, 0, "its close has changed nothing that was told");
+}
