@@ -90,6 +90,10 @@ impl ServerKeys {
                 }
                 match this.files.ring() {
                     Ok(ring) => {
+                        let ring = match this.copy {
+                            Some(_) => ring.without_return_of(&this.keys.ring()).0,
+                            None => ring,
+                        };
                         this.replace(&mut this.lock(), ring);
                         this.log(Level::Info, "the list of keys has changed");
                     }

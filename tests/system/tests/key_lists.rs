@@ -132,6 +132,13 @@ fn promise_the_list_of_keys_travels() {
     machines.start(DATA);
     assert!(machines.refuses(DATA, &guest) && machines.join(DATA, &own).is_ok() && machines.join(DATA, &other).is_ok());
 
+    // A list beside its config, which counts now, brings nothing back either.
+    fs::write(machines.fs.path("data0/keys"), &before).unwrap();
+    let log = |machines: &Machines| fs::read_to_string(machines.log(DATA)).unwrap().matches("the list of keys has changed").count();
+    let seen = log(&machines);
+    wait_until("another list", PATIENCE, || log(&machines) > seen);
+    assert!(machines.refuses(DATA, &guest) && machines.join(DATA, &other).is_ok());
+
     // It was away for long: what happened meanwhile is made up for at its start.
     machines.stop(DATA);
     machines.start(META);
