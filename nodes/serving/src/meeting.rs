@@ -56,7 +56,9 @@ async fn introduce_to_registrar<S: Service>(server: &S) {
         match caller.call(REGISTRAR, &request, rt.now() + ATTEMPT_NS).await {
             Ok(reply) => {
                 let met = [(REGISTRAR, reply.birth), me];
-                match take(server, &met, reply.map).await {
+                // While it was under way the registrar may have told of a newer one.
+                let map = reply.map.filter(|map| map.epoch < request.epoch || map.epoch >= introduction.epoch());
+                match take(server, &met, map).await {
                     Err(Status::Busy) => {}
                     outcome => return judge(server, outcome, REGISTRAR),
                 }

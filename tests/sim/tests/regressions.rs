@@ -163,3 +163,11 @@ fn a_handle_of_a_server_that_has_joined_is_not_stale() {
         assert!(report.is_good(), "{report}");
     }
 }
+
+/// A server had asked for the cluster map; before it could note the answer, it was told of a newer
+/// one, and took the two for contradicting each other.
+#[test]
+fn an_answer_with_a_map_may_come_after_a_newer_one() {
+    let report = run_plan(&Plan::growing(32_800, None), false);
+    assert!(report.is_good(), "{report}");
+}
