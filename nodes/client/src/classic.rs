@@ -146,7 +146,7 @@ impl<R: Runtime> ClassicClient<R> {
     async fn make_datafiles(&self, flow: Flow, layout: &Layout, capability: Capability) -> Result<()> {
         let handle = capability.handle;
         let made = (0..u32::from(layout.width)).map(|index| async move {
-            let server = self.client.data_server(flow, layout, index)?;
+            let server = self.client.data_server(flow, layout, index).await?;
             self.client.call(flow, server, &ObjectEpochRequest { handle, index, capability, mtime_epoch: 0 }).await
         });
         run_window(made, self.client.options().window).await.into_iter().collect()
@@ -155,7 +155,7 @@ impl<R: Runtime> ClassicClient<R> {
     async fn sizes(&self, flow: Flow, layout: &Layout, capability: Capability) -> Result<u64> {
         let handle = capability.handle;
         let asked = (0..u32::from(layout.width)).map(|index| async move {
-            let server = self.client.data_server(flow, layout, index)?;
+            let server = self.client.data_server(flow, layout, index).await?;
             self.client.call(flow, server, &ObjectStatRequest { handle, index, capability }).await
         });
         let stats: Vec<_> = run_window(asked, self.client.options().window).await.into_iter().collect::<Result<_>>()?;
@@ -166,7 +166,7 @@ impl<R: Runtime> ClassicClient<R> {
     async fn remove_datafiles(&self, flow: Flow, layout: &Layout, capability: Capability) -> Result<()> {
         let handle = capability.handle;
         let removed = (0..u32::from(layout.width)).map(|index| async move {
-            let server = self.client.data_server(flow, layout, index)?;
+            let server = self.client.data_server(flow, layout, index).await?;
             self.client.call(flow, server, &ObjectRemoveRequest { handle, index, capability }).await
         });
         run_window(removed, self.client.options().window).await.into_iter().collect()

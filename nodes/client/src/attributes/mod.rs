@@ -205,7 +205,7 @@ impl<R: Runtime> Client<R> {
     async fn ask_data(&self, flow: Flow, attr: &Attr, capability: Capability) -> Result<(u64, DataTime, u32)> {
         let handle = attr.handle;
         let stats = (0..u32::from(attr.layout.width)).map(|index| async move {
-            let server = self.data_server(flow, &attr.layout, index)?;
+            let server = self.data_server(flow, &attr.layout, index).await?;
             self.call(flow, server, &ObjectStatRequest { handle, index, capability }).await
         });
         let stats: Vec<_> = run_window(stats, self.options().window).await.into_iter().collect::<Result<_>>()?;

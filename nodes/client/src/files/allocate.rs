@@ -95,7 +95,7 @@ impl<R: Runtime> Client<R> {
     async fn change_part(&self, flow: Flow, file: &OpenFile, index: u32, part: LocalRange, how: (Fallocate, u32)) -> Result<DataTime> {
         let (inode, LocalRange { offset, bytes }) = (file.inode(), part);
         let (handle, (how, mtime_epoch)) = (inode.handle, how);
-        let server = self.data_server(flow, &inode.layout, index)?;
+        let server = self.data_server(flow, &inode.layout, index).await?;
         let reply = self.with_capability(flow, inode, Rights::WRITE, async |capability| match how {
             Fallocate::Punch => {
                 let request = ObjectPunchRequest { handle, index, capability, offset, bytes, mtime_epoch };

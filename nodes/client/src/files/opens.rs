@@ -360,7 +360,7 @@ impl<R: Runtime> Client<R> {
         let has_bytes = |index: u32| local_bytes(distribution, weft_base::StripeIndex(index), bytes) > 0;
         let indexes = (0..width).filter(|index| *index == 0 || has_bytes(*index));
         let syncs = indexes.map(|index| async move {
-            let server = self.data_server(flow, &inode.layout, index)?;
+            let server = self.data_server(flow, &inode.layout, index).await?;
             self.with_capability(flow, inode, Rights::default(), async |capability| {
                 self.call(flow, server, &ObjectSyncRequest { handle: inode.handle, index, capability }).await
             })

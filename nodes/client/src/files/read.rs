@@ -119,7 +119,7 @@ impl<R: Runtime> Client<R> {
 
     async fn read_message(&self, flow: Flow, inode: &OpenInode, list: &DatafileList) -> Result<Vec<Part>> {
         let StripeIndex(index) = list.index;
-        let server = self.data_server(flow, &inode.layout, index)?;
+        let server = self.data_server(flow, &inode.layout, index).await?;
         let pieces = pieces_of(list);
         let expected = list.ranges.iter().map(|range| range.bytes).sum();
         let (reply, bulk) = self

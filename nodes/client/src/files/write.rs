@@ -109,7 +109,7 @@ impl<R: Runtime> Client<R> {
     ) -> Result<DataTime> {
         let StripeIndex(index) = list.index;
         let (mtime_epoch, sync) = how;
-        let server = self.data_server(flow, &inode.layout, index)?;
+        let server = self.data_server(flow, &inode.layout, index).await?;
         let bulk = cut_bulk(data, &list.slices);
         let pieces = pieces_of(&list);
         let reply = self.with_capability(flow, inode, Rights::WRITE, async |capability| {

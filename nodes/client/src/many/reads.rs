@@ -41,7 +41,7 @@ impl<R: Runtime> Client<R> {
             for index in 0..datafiles(&attr.layout, attr.size) {
                 let bytes = local_bytes(&distribution, StripeIndex(index), attr.size) as u32;
                 let read = DatafileRead { capability: *capability, index, offset: 0, bytes };
-                match self.data_server(Flow { handle: attr.handle, ..flow }, &attr.layout, index) {
+                match self.data_server(Flow { handle: attr.handle, ..flow }, &attr.layout, index).await {
                     Ok(server) => servers.entry(server).or_default().push(Wanted { number, read }),
                     Err(error) => progress[*position] = Progress::Ended(Err(error)),
                 }

@@ -88,11 +88,16 @@ impl<R: Runtime> Client<R> {
         self.inner.servers.maps.newest()
     }
 
-    /// The data server that holds a datafile.
+    /// The data server that holds a datafile. The file may be younger than the map that this client
+    /// has: that of one more server.
     ///
     /// # Errors
-    /// [`Status::StaleMap`] if the file is younger than the newest map that could be had.
-    pub(crate) fn data_server(&self, flow: Flow, layout: &Layout, index: u32) -> Result<ServerId> {
+    /// [`Status::StaleMap`] if it is younger than the newest map that could be had.
+    pub(crate) async fn data_server(&self, flow: Flow, layout: &Layout, index: u32) -> Result<ServerId> {
+        if let Ok(server) = self.map().data_server(layout, index) {
+            return Ok(server);
+        }
+        self.ask_map(flow, ServerId(0)).await?;
         self.map().data_server(layout, index).map_err(|status| flow.error(status))
     }
 
