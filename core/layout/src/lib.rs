@@ -19,7 +19,7 @@ pub use distribution::Distribution;
 pub use hints::{BadHint, DistName, HINT_PREFIX, HINT_PREFIX_PVFS2, HintName, Hints, NoHint};
 pub use list::{BufferSlice, DatafileList, LocalRange, split};
 pub use placement::{directory_server, first_data_server};
-pub use size::{FILE_BYTES_MAX, STRIPE_BYTES_MAX, STRIPE_BYTES_MIN, WIDTH_MAX, check, file_bytes, file_end, local_bytes};
+pub use size::{FILE_BYTES_MAX, STRIPE_BYTES_MAX, STRIPE_BYTES_MIN, WIDTH_MAX, check, end_in_file, file_bytes, file_end, local_bytes};
 pub use stripe::{StripePiece, StripePieces, pieces};
 pub use varstrip::{STRIPS_MAX, Strips};
 

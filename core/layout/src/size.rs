@@ -53,8 +53,9 @@ pub fn file_bytes(distribution: &Distribution, local_bytes: impl IntoIterator<It
     local_bytes.into_iter().zip(0..).map(|(local, index)| end_in_file(distribution, index, local)).max().unwrap_or(0)
 }
 
-/// Where the end of datafile `index`, `local` bytes long, lies in the file.
-fn end_in_file(distribution: &Distribution, index: u64, local: u64) -> u64 {
+/// Where the end of datafile `index`, `local` bytes long, lies in the file. Saturates as
+/// [`file_bytes`].
+pub fn end_in_file(distribution: &Distribution, index: u64, local: u64) -> u64 {
     let (stripe_bytes, width) = match distribution {
         Distribution::Stripes { stripe_bytes, width } => (u128::from(*stripe_bytes), u128::from(*width)),
         Distribution::Strips(strips) => return strips.end_in_file(index, local),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use weft_base::{Payload, ROOT_HANDLE, Status};
-use weft_client::{RenameFlags as NameFlags, SetAttr, XattrFlags};
+use weft_client::{RenameFlags as NameFlags, SeekFor, SetAttr, XattrFlags};
 use weft_posix::{Gateway, InodeNumber, Listed, Opened, Posix, Refusal};
 use weft_rt::{Bulk, ThreadRuntime};
 use weft_trace::event;
@@ -20,8 +20,8 @@ use crate::convert::{
 use crate::gateway::Above;
 use crate::kernel::{
     Errno, FileHandle, FileLock, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags,
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, Ttls, WriteFlags,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, Ttls, WriteFlags,
 };
 use crate::mount::REQUEST_BYTES_MAX;
 use crate::threads::Threads;
@@ -451,5 +451,27 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         let how = answer!(served, reply, fallocate_how(mode).ok_or(Status::NotSupported));
         let result = self.run(self.posix.fallocate(&credentials(request), file.0, offset, length, how));
         self.reply_done(served, reply, result);
+    }
+
+    fn lseek(&self, request: &Request, ino: INodeNo, file: FileHandle, offset: u64, whence: i32, reply: ReplyLseek) {
+        let mut served = self.begin(event::FUSE_OTHER, request, ino);
+        let what = match whence {
+            libc::SEEK_DATA => SeekFor::Data,
+            libc::SEEK_HOLE => SeekFor::Hole,
+            _ => {
+                served.fails(Errno::EINVAL);
+                return reply.error(Errno::EINVAL);
+            }
+        };
+        match answer!(served, reply, self.run(self.posix.seek(file.0, offset, what))) {
+            Some(at) => {
+                served.replies();
+                reply.offset(at);
+            }
+            None => {
+                served.fails(Errno::ENXIO);
+                reply.error(Errno::ENXIO);
+            }
+        }
     }
 }

@@ -28,5 +28,7 @@ pub use files::OpenFile;
 pub use locks::IsAwaited;
 pub use servers::DataSpace;
 pub use trees::{RemoveNews, SumNews, TreeChange, TreeRemoved, TreeSums, WatchedTree};
-pub use types::{ClientOptions, CreateOptions, DirItem, DirPage, Fallocate, FsStats, RenameFlags, Seen, SetAttr, WholeFile, XattrFlags};
+pub use types::{
+    ClientOptions, CreateOptions, DirItem, DirPage, Fallocate, FsStats, RenameFlags, SeekFor, Seen, SetAttr, WholeFile, XattrFlags,
+};
 pub use weft_call::{CallerStats, run_window};

@@ -88,6 +88,15 @@ pub struct RenameFlags {
     pub exchange: bool,
 }
 
+/// What [`crate::Client::seek`] looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeekFor {
+    /// A byte that was written (`SEEK_DATA`).
+    Data,
+    /// A byte that was not, or the end of the file (`SEEK_HOLE`).
+    Hole,
+}
+
 /// What [`crate::Client::fallocate`] does to a range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallocate {

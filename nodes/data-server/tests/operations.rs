@@ -86,6 +86,13 @@ fn a_hole_reads_as_zeros_keeps_the_size_and_gives_space_back() {
             assert_eq!(peer.ping().await.objects, 1, "a hole makes no object");
             peer.write(1, 8192, b"again").await.unwrap();
             assert_eq!(peer.read(1, 8190, 9).await.unwrap(), b"\0\0again\0\0");
+            let seek = async |offset, hole| {
+                let request = ObjectSeekRequest { handle: Handle(1), index: 0, capability: peer.capability(1, Rights::READ), offset, hole };
+                peer.call(&request, &[]).await.unwrap().0.at
+            };
+            assert_eq!((seek(0, false).await, seek(0, true).await), (Some(0), Some(4000)));
+            assert_eq!((seek(4000, false).await, seek(8193, true).await), (Some(8192), Some(8197)));
+            assert_eq!((seek(30_000, false).await, seek(u64::MAX, true).await), (None, Some(u64::MAX)));
             assert_eq!(error(peer.punch(1, 0, 0).await), Status::Invalid);
             let reads = ObjectPunchRequest { capability: peer.capability(1, Rights::READ), ..peer.punch_request(1, 0, 9) };
             assert_eq!(error(peer.call(&reads, &[]).await), Status::CapabilityRefused, "a hole is a write");

@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use weft_base::{Credentials, Handle, Payload, set_id_bits};
-use weft_client::{Client, Fallocate, Result, SetAttr};
+use weft_client::{Client, Fallocate, Result, SeekFor, SetAttr};
 use weft_rt::{Bulk, Runtime};
+use weft_wire::Rights;
 
 use crate::description::Description;
 use crate::gateway::Gateway;
@@ -68,6 +69,23 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         // Without the deadline of one operation: a large range takes many.
         self.noted(Box::pin(self.client.fallocate(who, &open.file, offset, bytes, how)).await)?;
         self.after_change(who, &client, &open).await
+    }
+
+    /// Where an open file has data or a hole. What programs of this gateway may have changed in a
+    /// mapping its servers have not heard of: such a file has no holes.
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::seek`].
+    pub async fn seek(&self, file: u64, offset: u64, what: SeekFor) -> Result<Option<u64>> {
+        let open = self.description(file, "seek")?;
+        let handle = open.file.handle();
+        let both = Rights::READ.with(Rights::WRITE);
+        if self.files.numbers(|open| open.file.handle() == handle && open.file.rights().contains(both)).is_empty() {
+            return self.noted(self.client.seek(&open.file, offset, what).await);
+        }
+        let size = self.noted(self.client.getattr(handle).await)?.size;
+        let at = if what == SeekFor::Hole { size } else { offset };
+        Ok((offset < size).then_some(at))
     }
 
     /// Somebody is about to change the data of an open file.

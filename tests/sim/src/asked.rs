@@ -43,6 +43,7 @@ pub const ASKED: &[Op] = &[
     Op::ReadMany,
     Op::ObjectPunch,
     Op::ObjectAllocate,
+    Op::ObjectSeek,
 ];
 
 /// The others, and why.

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
-use weft_system_tests::{FileSystem, Need, as_user, available, ok, wait_until};
+use weft_system_tests::{FileSystem, Mapping, Need, as_user, available, ok, wait_until};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
@@ -153,4 +153,54 @@ fn a_hole_changes_times_and_set_id_bits_as_a_write_does() {
     let before = sparse.metadata().unwrap().modified().unwrap();
     fallocate(&sparse, PUNCH, 1 << 20, 1 << 39).unwrap();
     assert!(sparse.metadata().unwrap().modified().unwrap() > before);
+}
+
+#[test]
+fn promise_holes_are_found() {
+    if !available("promise_holes_are_found", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--data", "3", "--stripe-size", "4KiB"]);
+    let other = fs.mount("other", "");
+    let path = fs.mnt().join("file");
+    let mut model = vec![false; 100_000];
+    let written = [(0, 10), (4000, 200), (12_288, 4096), (20_000, 30_000), (99_990, 10)];
+    let writer = OpenOptions::new().write(true).create(true).truncate(false).open(&path).unwrap();
+    for (offset, len) in written {
+        writer.write_all_at(&vec![7; len], offset as u64).unwrap();
+        model[offset..offset + len].fill(true);
+    }
+    fallocate(&writer, PUNCH, 30_000, 9000).unwrap();
+    model[30_000..39_000].fill(false);
+    fallocate(&writer, FallocateFlags::empty(), 60_000, 500).unwrap();
+    model[60_000..60_500].fill(true);
+    writer.set_len(110_000).unwrap();
+    model.resize(110_000, false);
+    let check = |file: &File, what: &str| {
+        for at in (0..model.len()).step_by(997).chain([9, 10, 3999, 4200, 12_287, 29_999, 39_000, 99_999]) {
+            let next = |is_data| (at..model.len()).find(|byte| model[*byte] == is_data).map(|byte| byte as u64);
+            assert_eq!(seek(file, SeekFrom::Data(at as u64)), next(true).ok_or(Errno::NXIO), "{what}: data from {at}");
+            assert_eq!(seek(file, SeekFrom::Hole(at as u64)), Ok(next(false).unwrap_or(model.len() as u64)), "{what}: hole from {at}");
+        }
+        for past in [model.len() as u64, i64::MAX as u64] {
+            assert_eq!(seek(file, SeekFrom::Data(past)), Err(Errno::NXIO));
+            assert_eq!(seek(file, SeekFrom::Hole(past)), Err(Errno::NXIO));
+        }
+    };
+    check(&writer, "who writes");
+    drop(writer);
+    check(&File::open(&path).unwrap(), "who reads");
+    check(&File::open(other.join("file")).unwrap(), "another mount");
+    // What is in a mapping, and not at its servers yet, must not be taken for a hole.
+    let mapped = open(&path);
+    let reader = File::open(&path).unwrap();
+    let mapping = Mapping::shared(&mapped, model.len(), true).unwrap();
+    mapping.write(70_000, b"late");
+    drop(mapped);
+    assert_eq!(seek(&reader, SeekFrom::Data(61_000)), Ok(61_000));
+    mapping.sync().unwrap();
+    drop(mapping);
+    wait_until("nobody may change it", PATIENCE, || seek(&reader, SeekFrom::Data(61_000)) != Ok(61_000));
+    let data = seek(&reader, SeekFrom::Data(61_000)).unwrap();
+    assert!((65_536..=70_000).contains(&data), "{data}");
 }

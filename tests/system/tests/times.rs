@@ -147,7 +147,7 @@ fn what_is_not_there_says_so() {
     let whiteout = renameat_with(rustix::fs::CWD, &file, rustix::fs::CWD, fs.mnt().join("other"), RenameFlags::WHITEOUT);
     assert!(matches!(whiteout, Err(Errno::INVAL | Errno::PERM)), "{whiteout:?}");
     assert!(file.exists());
-    // A file without holes, as far as anybody can see: programs copy the zeros.
+    // A file that may be written through a mapping has no holes, as far as anybody can see.
     opened.set_len(1 << 20).unwrap();
     assert_eq!(rustix::fs::seek(&opened, SeekFrom::Data(100)), Ok(100));
     assert_eq!(rustix::fs::seek(&opened, SeekFrom::Hole(100)), Ok(1 << 20));

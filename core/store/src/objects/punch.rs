@@ -46,6 +46,23 @@ impl ObjectTable {
         gaps.filter(|(_, len)| *len > 0).take(most).collect()
     }
 
+    /// The first byte at or behind `local_offset` that was written.
+    pub fn next_data(&self, key: ObjectKey, local_offset: u64) -> Option<u64> {
+        self.extents_within(key, local_offset, u64::MAX).next().map(|put| put.local_offset)
+    }
+
+    /// The first byte at or behind `local_offset` that was not written.
+    pub fn next_hole(&self, key: ObjectKey, local_offset: u64) -> u64 {
+        let mut end = local_offset;
+        for put in self.extents_within(key, local_offset, u64::MAX) {
+            if put.local_offset > end {
+                break;
+            }
+            end = put.local_offset + put.len;
+        }
+        end
+    }
+
     pub(super) fn punch(&mut self, key: ObjectKey, local_offset: u64, len: u64, mtime: DataTime) {
         let object = self.objects.entry(key).or_insert_with(Object::new);
         let freed = freed(object, local_offset, local_offset + len);
@@ -111,6 +128,9 @@ mod tests {
         assert_eq!(punch(&mut table, 0, 2 * BLOCK_BYTES), 0, "a hole already");
         assert_eq!(table.holes(KEY, 0, 4 * BLOCK_BYTES, 9), [(0, 2 * BLOCK_BYTES + 1)]);
         assert_eq!(table.stat(KEY).expect("it exists").size_bytes, 10 * BLOCK_BYTES);
+        let (begin, end) = (2 * BLOCK_BYTES + 1, 10 * BLOCK_BYTES);
+        assert_eq!([0, begin, end - 1, end].map(|at| table.next_data(KEY, at)), [Some(begin), Some(begin), Some(end - 1), None]);
+        assert_eq!([0, begin - 1, begin, end, end + 9].map(|at| table.next_hole(KEY, at)), [0, begin - 1, end, end, end + 9]);
         assert_eq!(punch(&mut table, 9 * BLOCK_BYTES, OBJECT_BYTES_MAX - 9 * BLOCK_BYTES), 1, "up to the largest object");
         assert_eq!(table.stat(KEY).expect("it exists").size_bytes, 10 * BLOCK_BYTES, "a hole never cuts");
         let never_written = ObjectKey { index: 1, ..KEY };

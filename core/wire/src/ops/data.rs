@@ -143,6 +143,26 @@ wire_struct! {
         pub mtime_epoch: u32,
     }
 
+    /// Asks for the next byte that was written, or was not.
+    pub struct ObjectSeekRequest {
+        /// The file.
+        pub handle: Handle,
+        /// Which of its datafiles.
+        pub index: u32,
+        /// Any genuine capability for the file.
+        pub capability: Capability,
+        /// From this byte on, counted within the datafile.
+        pub offset: u64,
+        /// One that was not written.
+        pub hole: bool,
+    }
+
+    /// Where it is.
+    pub struct ObjectSeekReply {
+        /// The byte; nothing if no further one was written.
+        pub at: Option<u64>,
+    }
+
     /// Brings a datafile to stable storage.
     pub struct ObjectSyncRequest {
         /// The file.

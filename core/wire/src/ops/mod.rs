@@ -422,6 +422,9 @@ operations! {
     /// Give bytes of a datafile their space.
     105 ObjectAllocate(ObjectAllocateRequest) -> WriteReply, Data "data server",
         reads, Needed, DataWrite, by Capability, traced "allocate", about handle;
+    /// Where is the next byte that was written, or was not?
+    106 ObjectSeek(ObjectSeekRequest) -> ObjectSeekReply, Data "data server",
+        reads, Untouched, Other, by Capability, traced "seek", about handle;
 }
 impl Wire for Rights {
     fn put(&self, out: &mut Vec<u8>) {

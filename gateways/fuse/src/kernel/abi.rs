@@ -62,6 +62,7 @@ pub mod opcode {
     pub const FALLOCATE: u32 = 43;
     pub const READDIRPLUS: u32 = 44;
     pub const RENAME2: u32 = 45;
+    pub const LSEEK: u32 = 46;
 }
 
 /// Bytes of the record of an operation; `None` for an operation that is not served.
@@ -71,7 +72,7 @@ pub fn fixed_bytes(code: u32) -> Option<usize> {
         LOOKUP | READLINK | SYMLINK | UNLINK | RMDIR | STATFS | REMOVEXATTR | DESTROY => 0,
         FORGET | MKDIR | RENAME | LINK | OPEN | OPENDIR | SETXATTR | GETXATTR | LISTXATTR | INTERRUPT | BATCH_FORGET => 8,
         GETATTR | MKNOD | CREATE | FSYNC | FSYNCDIR | RENAME2 => 16,
-        RELEASE | RELEASEDIR | FLUSH => 24,
+        RELEASE | RELEASEDIR | FLUSH | LSEEK => 24,
         FALLOCATE => 32,
         READ | WRITE | READDIR | READDIRPLUS | NOTIFY_REPLY => 40,
         GETLK | SETLK | SETLKW => 48,

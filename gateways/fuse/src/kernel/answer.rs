@@ -250,6 +250,8 @@ replies! {
     ReplyXattr,
     /// Answers with a lock that is in the way, or with none.
     ReplyLock,
+    /// Answers with an offset.
+    ReplyLseek,
 }
 
 impl ReplyEmpty {
@@ -310,6 +312,13 @@ impl ReplyWrite {
     /// So many bytes.
     pub fn written(self, bytes: u32) {
         self.0.send(&[OutRecord::<8>::new().u32(bytes).u32(0).bytes()]);
+    }
+}
+
+impl ReplyLseek {
+    /// There.
+    pub fn offset(self, offset: u64) {
+        self.0.send(&[OutRecord::<8>::new().u64(offset).bytes()]);
     }
 }
 

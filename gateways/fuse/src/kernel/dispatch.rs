@@ -7,8 +7,8 @@ use std::time::SystemTime;
 
 use super::abi::{Fields, Malformed, opcode, time_of_parts};
 use super::answer::{
-    Answer, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen,
-    ReplyStatfs, ReplyWrite, ReplyXattr, ServingThread,
+    Answer, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek,
+    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, ServingThread,
 };
 use super::filesystem::Filesystem;
 use super::request::{Pieces, Request};
@@ -169,6 +169,10 @@ fn serve<F: Filesystem>(fs: &F, answer: Answer, pieces: Pieces<'_>) -> Result<()
         opcode::FALLOCATE => {
             let (file, offset, length, mode) = (FileHandle(fixed.u64()?), fixed.u64()?, fixed.u64()?, fixed.u32()?);
             fs.fallocate(request, node, file, offset, length, mode as i32, ReplyEmpty(answer));
+        }
+        opcode::LSEEK => {
+            let (file, offset, whence) = (FileHandle(fixed.u64()?), fixed.u64()?, fixed.u32()?);
+            fs.lseek(request, node, file, offset, whence as i32, ReplyLseek(answer));
         }
         opcode::DESTROY | opcode::NOTIFY_REPLY => ReplyEmpty(answer).ok(),
         // The kernel asks no second time.

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use super::answer::{
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr,
 };
 use super::init::KernelConfig;
 use super::notify::Notifier;
@@ -129,5 +129,7 @@ pub trait Filesystem: Send + Sync + 'static {
         fn setlk(ino: INodeNo, file: FileHandle, owner: LockOwner, lock: &FileLock, bsd: bool, sleep: bool; ReplyEmpty);
         /// Reserves or frees a range.
         fn fallocate(ino: INodeNo, file: FileHandle, offset: u64, length: u64, mode: i32; ReplyEmpty);
+        /// Looks for data (`SEEK_DATA`) or a hole (`SEEK_HOLE`).
+        fn lseek(ino: INodeNo, file: FileHandle, offset: u64, whence: i32; ReplyLseek);
     }
 }

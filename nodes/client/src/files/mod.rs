@@ -13,6 +13,7 @@ mod open_table;
 mod opens;
 mod read;
 mod reclaim;
+mod seek;
 #[cfg(test)]
 mod tests;
 mod write;

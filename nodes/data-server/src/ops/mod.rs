@@ -7,6 +7,7 @@ mod punch;
 mod read;
 mod read_many;
 mod remove;
+mod seek;
 mod stat;
 mod sync;
 mod truncate;
@@ -45,6 +46,7 @@ pub async fn execute<R: ServerRuntime>(
         Request::ObjectTruncate(request) => truncate::truncate(server, header, &request, executed).await,
         Request::ObjectSync(request) => sync::sync(server, header, &request),
         Request::ObjectRemove(request) => remove::remove(server, header, &request).await,
+        Request::ObjectSeek(request) => seek::seek(server, header, &request),
         Request::ObjectPunch(request) => punch::punch(server, header, &request, executed).await,
         Request::ObjectAllocate(request) => allocate::allocate(server, header, &request, executed).await,
         Request::ObjectEpoch(request) => epoch::epoch(server, header, &request).await,
