@@ -204,6 +204,34 @@ fn the_grace_after_a_restart_protects_unlinked_files_that_are_reclaimed() {
 }
 
 #[test]
+fn a_late_copy_of_a_reclaim_opens_nothing() {
+    use weft_base::{ClientId, RequestId};
+    use weft_rt::{Bulk, Outgoing, Runtime};
+    use weft_wire::ops::CloseRequest;
+    use weft_wire::{Header, Operation, Wire};
+
+    let cluster = Cluster::new(8, 1, |_| {});
+    // Each says that the requests before it have their answers.
+    fn send<O: Operation + 'static>(cluster: &Cluster, sequence: u64, request: O) -> weft_base::Result<bytes::Bytes> {
+        let rt = cluster.sim.rt(cluster.client);
+        cluster.block_on(move || async move {
+            let id = RequestId { client: ClientId(9), incarnation: 1, sequence };
+            let (header, body) = (Header::request(O::OP, ServerId(0), id, 0), request.to_bytes());
+            let frame = rt.request(ServerId(0), Outgoing { header, body, bulk: Bulk::None }, rt.now() + 5 * SECOND).await?;
+            frame.status().map(|()| frame.body)
+        })
+    }
+    let created = send(&cluster, 1, create_request(ROOT_HANDLE, "f", WRITE)).unwrap();
+    let handle = CreateReply::from_bytes(created).unwrap().handle;
+    cluster.crash_and_restart(0);
+    let opens = vec![OpenFile { handle, rights: WRITE, open_sequence: 1 }];
+    let reclaim = ReclaimRequest { opens, locks: None, goes_on: None };
+    send(&cluster, 2, reclaim.clone()).unwrap();
+    send(&cluster, 3, CloseRequest { handle, open_sequence: 1, keeps: Rights::default(), written: None }).unwrap();
+    assert_eq!(send(&cluster, 2, reclaim), Err(Status::StaleRequest));
+}
+
+#[test]
 fn the_end_of_a_file_survives_crashes_and_unreachable_data_servers() {
     let cluster = Cluster::new(7, 1, |config| config.session_grace_ns = 100 * MILLISECOND);
     let client = cluster.caller(1);

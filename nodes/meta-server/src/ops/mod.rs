@@ -108,8 +108,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     /// A client tells again what it has open. A file that it writes to counts as being written,
-    /// even if the server had given the client up.
+    /// even if the server had given the client up. A late copy would open again what was closed
+    /// since.
     fn reclaim(&self, header: &Header, request: &ReclaimRequest) -> Result<Step> {
+        self.state.borrow_mut().admit(header.request, header.finished_below())?;
         let client = header.request.client;
         for open in &request.opens {
             let mut record = Record::default();
