@@ -19,15 +19,18 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         Some(Shown { node, attr, name_ttl_ns: 0, attr_ttl_ns })
     }
 
-    /// Attributes of an object that are not known ([`Posix::known_attr`]); size and times are
-    /// exact.
+    /// Attributes of an object that are not known ([`Posix::known_attr`]). Size and times are exact
+    /// unless a data server keeps silent, and its file is not open here.
     ///
     /// # Errors
     /// [`Status::Stale`] if it is gone; servers that do not answer.
     pub async fn getattr(&self, node: InodeNumber) -> Result<Shown> {
         let changes = self.told.xattr_changes();
-        let attr = self.noted(self.client.getattr(node.handle()).await)?;
-        Ok(self.show(node, attr, changes))
+        let seen = self.noted(self.client.getattr_soon(node.handle()).await)?;
+        match seen.is_exact {
+            true => Ok(self.show(node, seen.attr, changes)),
+            false => Ok(Shown { node, attr: seen.attr, name_ttl_ns: 0, attr_ttl_ns: 0 }),
+        }
     }
 
     /// Changes attributes.

@@ -5,7 +5,7 @@
 //! the metadata server knows, after a short while, and is told so. A server that was waited for in
 //! vain is not waited for again for some time, so a thousand such files cost no more than one.
 
-use weft_base::{Attr, FileKind, Layout, MILLISECOND, SECOND, ServerRole};
+use weft_base::{Attr, FileKind, Handle, Layout, MILLISECOND, SECOND, ServerRole};
 use weft_rt::Runtime;
 use weft_wire::ops::FileState;
 
@@ -19,6 +19,23 @@ const PATIENCE: u64 = 500 * MILLISECOND;
 const SILENCE: u64 = 5 * SECOND;
 
 impl<R: Runtime> Client<R> {
+    /// Like [`Client::getattr`], but waits a short while only for data servers that do not answer;
+    /// whoever has the file open waits.
+    ///
+    /// # Errors
+    /// As [`Client::getattr`].
+    pub async fn getattr_soon(&self, handle: Handle) -> Result<Seen> {
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_GETATTR);
+        let flow = self.flow("getattr", handle);
+        let is_known = self.inner.knowledge.state(handle, self.rt().now()).is_some();
+        if is_known || self.inner.opens.get(handle).is_some() {
+            return Ok(Seen { attr: self.getattr_in(flow, handle).await?, is_exact: true });
+        }
+        let asked = self.asking();
+        let state = self.get_state(flow, handle).await?;
+        Box::pin(self.settle_soon(flow, state, asked)).await
+    }
+
     /// Like `settle`, but waits a short while only for data servers that do not answer.
     pub(crate) async fn settle_soon(&self, flow: Flow, state: FileState, asked: Asked) -> Result<Seen> {
         let last_known = state.attr;
