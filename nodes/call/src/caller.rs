@@ -173,7 +173,8 @@ impl<R: Runtime> Caller<R> {
             let body = body.take().unwrap_or_else(encode);
             let outgoing = Outgoing { header, body, bulk: bulk.clone() };
             let attempt_ends = deadline.min(self.rt.now() + patience);
-            let mut traced = weft_trace::span(weft_trace::event::NET_CALL);
+            // A server owes nothing to whoever waits for news.
+            let mut traced = if waits { weft_trace::OpenSpan::OFF } else { weft_trace::span(weft_trace::event::NET_CALL) };
             if traced.is_on() {
                 let key = weft_trace::request_key(request, server);
                 traced.request(key).peer(server.0).range(u64::from(op.code()), sent_bytes).unfinished();

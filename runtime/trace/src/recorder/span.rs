@@ -55,7 +55,8 @@ pub fn note_way(sent: u64, received: u64) {
 pub struct OpenSpan(Option<Shared>);
 
 impl OpenSpan {
-    const OFF: OpenSpan = OpenSpan(None);
+    /// One that is not written.
+    pub const OFF: OpenSpan = OpenSpan(None);
 
     /// True if it will be written: ask before something is computed only for it.
     #[inline]
