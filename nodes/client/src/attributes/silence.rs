@@ -33,7 +33,10 @@ impl<R: Runtime> Client<R> {
         }
         let asked = self.asking();
         let state = self.get_state(flow, handle).await?;
-        Box::pin(self.settle_soon(flow, state, asked)).await
+        match self.settle_at_once(&state, asked) {
+            Some(attr) => Ok(Seen { attr, is_exact: true }),
+            None => Box::pin(self.settle_soon(flow, state, asked)).await,
+        }
     }
 
     /// Like `settle`, but waits a short while only for data servers that do not answer.
