@@ -16,6 +16,7 @@ use weft_sim_tests::mount::{Mount, caller, how};
 use weft_wire::Rights;
 
 mod appending;
+mod crowd;
 mod known;
 mod moving;
 use appending::{append, check_log};
