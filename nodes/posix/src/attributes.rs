@@ -93,11 +93,13 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// The value of an extended attribute.
     ///
     /// # Errors
-    /// As [`weft_client::Client::get_xattr`]; [`Status::NotSupported`] as above.
+    /// As [`weft_client::Client::get_xattr`]; [`Status::NotSupported`] as above, and for
+    /// [`SELINUX`] of an object that has no extended attributes.
     pub async fn get_xattr(&self, who: &Credentials, node: InodeNumber, name: &[u8]) -> Result<Bytes> {
         check_supported("getxattr", node.handle(), name)?;
         if self.is_bare(node) {
-            return Err(Error::local(Status::NoAttribute, "getxattr", node.handle()));
+            let status = if name == SELINUX { Status::NotSupported } else { Status::NoAttribute };
+            return Err(Error::local(status, "getxattr", node.handle()));
         }
         self.noted(self.client.get_xattr(who, node.handle(), name).await)
     }
@@ -130,6 +132,10 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         self.noted(self.client.statfs().await)
     }
 }
+
+/// The label of an object. `ls -l` asks for that of every name, through the kernel and up to here,
+/// until it hears that the file system has none.
+const SELINUX: &[u8] = b"security.selinux";
 
 /// A kernel adds `system.` names for access control lists, which Weft does not have; the answer
 /// needs no server.
