@@ -1,11 +1,12 @@
 # Entry points for people and for CI. Everything here works in a clean clone, as root and as a plain user.
 
-.PHONY: help run stop test deps clean
+.PHONY: help run stop test deps clean install-library
 
 help:
 	@echo "make run    install what is missing, build, start a file system, mount it, try it out"
 	@echo "make stop   stop what 'make run' started"
 	@echo "make test   everything that CI checks"
+	@echo "make install-library PREFIX=/usr/local   build and install libweft, weft.h and weft.pc"
 	@echo "make clean  stop, and remove the build and the demo's files"
 
 run: deps
@@ -19,6 +20,11 @@ test: deps
 
 deps:
 	@scripts/install-deps.sh
+
+PREFIX ?= /usr/local
+install-library:
+	cargo build --locked --profile dist -p weft-capi
+	@scripts/install-library.sh target/dist $(PREFIX) $(DESTDIR)
 
 clean:
 	@scripts/run-demo.sh remove

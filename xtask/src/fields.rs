@@ -52,7 +52,7 @@ fn wide(text: &str) -> Vec<(String, usize)> {
         let declared = line.strip_suffix(" {").and_then(|line| line.split("struct ").nth(1)).filter(|_| !line.starts_with([' ', '/']));
         match (&mut open, declared) {
             (None, Some(name)) => {
-                let end = name.find(|letter: char| !letter.is_alphanumeric()).unwrap_or(name.len());
+                let end = name.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(name.len());
                 open = Some((name[..end].to_string(), 0));
             }
             (Some(_), _) if line == "}" => wide.extend(open.take().filter(|(_, fields)| *fields > FIELDS_MAX)),

@@ -56,7 +56,7 @@ fn types<'a>(sources: impl Iterator<Item = (&'a str, String)>) -> Vec<String> {
 fn public_type(line: &str) -> Option<&str> {
     let declaration = line.strip_prefix("pub ")?;
     let name = ["struct ", "enum ", "trait ", "type "].iter().find_map(|word| declaration.strip_prefix(word))?;
-    let end = name.find(|letter: char| !letter.is_alphanumeric()).unwrap_or(name.len());
+    let end = name.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(name.len());
     (!["Result", "Error"].contains(&&name[..end])).then_some(&name[..end])
 }
 

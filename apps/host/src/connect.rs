@@ -41,6 +41,11 @@ pub struct Common {
 }
 
 impl Common {
+    /// Without a command line.
+    pub fn new(key_file: Option<PathBuf>, timeout: Option<Duration>) -> Common {
+        Common { key_file, timeout: timeout.map(|timeout| timeout.as_secs().max(1)) }
+    }
+
     /// The same with another deadline.
     pub fn with_timeout(&self, timeout: Duration) -> Common {
         Common { timeout: Some(timeout.as_secs().max(1)), ..self.clone() }

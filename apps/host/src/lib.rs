@@ -1,5 +1,6 @@
 //! What the commands of `weft` and the laboratory both need of the machine that they run on:
-//! configuration and state directories, file systems by name ([`connect`], [`named`], [`mounted`]),
+//! configuration and state directories, file systems by name ([`connect`], [`named`], [`mounted`],
+//! [`door`] for libraries),
 //! processes and their pid files, mounts, output for people and programs.
 //!
 //! It never holds logic of a command or of a server, and it never measures anything.
@@ -10,6 +11,7 @@
 pub mod command_socket;
 pub mod config;
 pub mod connect;
+pub mod door;
 pub mod faults;
 pub mod fs_arg;
 pub mod identity;

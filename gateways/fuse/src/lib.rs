@@ -131,6 +131,7 @@ pub fn mount<R: ThreadRuntime>(client: Client<R>, mountpoint: &Path, options: Mo
         keeps_leases: limit.is_none(),
         direct_from_bytes: options.direct_from_bytes,
         keeps_locks: !options.local_locks,
+        appends_alone: true,
     };
     let posix = Arc::new(Posix::new(client, Above::new(log), behaviour));
     let error_counts = posix.error_counts();

@@ -50,11 +50,36 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         self.before_change(who, file, &client, &open).await?;
         let sync = (how.sync_data || how.sync_all).then_some(!how.sync_all);
         let written = match (how.append, sync) {
-            (true, _) => Box::pin(client.append(&open.file, data, sync)).await,
+            (true, _) if self.options.appends_alone => Box::pin(client.append(&open.file, data, sync)).await,
+            (true, _) => Box::pin(client.append_shared(&open.file, data, sync)).await,
             (false, None) => client.write(&open.file, offset, data).await,
             (false, Some(data_only)) => Box::pin(client.write_synced(&open.file, offset, data, data_only)).await,
         };
         self.noted(written)?;
+        self.after_change(who, &client, &open).await
+    }
+
+    /// Reads many ranges (byte offset, number of bytes) of an open file, in the order of their
+    /// offsets and without overlaps: one message to each data server that has any of them.
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::read_list`]; [`weft_base::Status::Stale`] if no such file is open.
+    pub async fn read_list(&self, file: u64, ranges: &[(u64, u64)]) -> Result<Vec<Vec<Payload>>> {
+        let open = self.description(file, "read")?;
+        self.noted(self.client.read_list(&open.file, ranges).await)
+    }
+
+    /// Writes many ranges of an open file, as [`Posix::read_list`] reads them; `data` holds their
+    /// bytes one after another.
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::write_list`]; [`weft_base::Status::Stale`] if no such file is
+    /// open.
+    pub async fn write_list(&self, who: &Credentials, file: u64, ranges: &[(u64, u64)], data: Bulk<'_>) -> Result<()> {
+        let open = self.description(file, "write")?;
+        let client = self.client.for_one_operation();
+        self.before_change(who, file, &client, &open).await?;
+        self.noted(client.write_list(&open.file, ranges, data).await)?;
         self.after_change(who, &client, &open).await
     }
 

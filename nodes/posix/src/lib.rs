@@ -8,6 +8,7 @@
 //!   returns (`told/`);
 //! - for which version of a file the pages in a cache above are good (`pages.rs`);
 //! - which locks of programs end with a process or an open file (`locking.rs`);
+//! - what callers without a kernel name by paths (`paths.rs`);
 //! - opens that met a file which was replaced meanwhile (`walks.rs`), pages of listings
 //!   (`listings.rs`), closes that go to the servers many at a time (`closing.rs`), and what servers
 //!   do wrong (`error_counts.rs`).
@@ -42,6 +43,7 @@ mod names;
 mod node;
 mod opens;
 mod pages;
+mod paths;
 mod posix;
 mod set_id;
 mod signal;

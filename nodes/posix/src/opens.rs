@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weft_base::{Attr, FileKind, Handle, SECOND, Status, set_id_bits};
+use weft_base::{Attr, Credentials, FileKind, Handle, SECOND, Status, set_id_bits};
 use weft_client::{Client, CreateOptions, Error, OpenFile, Result, Seen};
 use weft_rt::Runtime;
 use weft_wire::Rights;
@@ -36,17 +36,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             _ if node.is_second() => Caching::Direct,
             caching => caching,
         };
-        let number = self.add_file(&attr, file, caching);
-        if how.rights.contains(Rights::WRITE) && set_id_bits(attr.mode) != 0 {
-            if how.truncate && caller.who.uid != 0 {
-                if let Err(error) = Box::pin(self.clear_set_id(&client, attr.handle)).await {
-                    self.release(number).await;
-                    return Err(error);
-                }
-            } else {
-                self.set_id.watch(number);
-            }
-        }
+        let number = self.add_opened(&client, &caller.who, &attr, file, caching, how).await?;
         // Who opens a file for update may lock it, and a close ends its locks. A new file is rarely
         // locked, and pays nothing for it.
         let hears_closes = self.options.keeps_locks && how.rights.contains(UPDATE);
@@ -205,6 +195,31 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             false if self.pages.are_of(attr) => Caching::Keep,
             false => Caching::Anew,
         }
+    }
+
+    /// Adds a file that was there before it was opened. Its set-id bits end with the first change
+    /// by a plain user.
+    pub(crate) async fn add_opened(
+        &self,
+        client: &Client<R>,
+        who: &Credentials,
+        attr: &Attr,
+        file: Arc<OpenFile>,
+        caching: Caching,
+        how: OpenHow,
+    ) -> Result<u64> {
+        let number = self.add_file(attr, file, caching);
+        if how.rights.contains(Rights::WRITE) && set_id_bits(attr.mode) != 0 {
+            if how.truncate && who.uid != 0 {
+                if let Err(error) = Box::pin(self.clear_set_id(client, attr.handle)).await {
+                    self.release(number).await;
+                    return Err(error);
+                }
+            } else {
+                self.set_id.watch(number);
+            }
+        }
+        Ok(number)
     }
 
     fn add_file(&self, attr: &Attr, file: Arc<OpenFile>, caching: Caching) -> u64 {

@@ -35,6 +35,10 @@ pub struct Options {
     /// Locks of programs are decided by servers, and seen by other gateways. False: whoever is
     /// above keeps them by itself.
     pub keeps_locks: bool,
+    /// A file that only this gateway has open for writing is appended to without asking. The
+    /// gateway must hear notices for it ([`Posix::next_to_hear`]), or others that want to write are
+    /// refused. False: every append takes a lock at the server.
+    pub appends_alone: bool,
 }
 
 /// One file system for many callers. The methods are called by many flows at once.
@@ -100,6 +104,11 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// Counters of the requests to servers.
     pub fn stats(&self) -> CallerStats {
         self.client.stats()
+    }
+
+    /// An error for people, with names and addresses of servers.
+    pub fn explain(&self, error: &Error) -> String {
+        error.explain(self.client.map())
     }
 
     /// What servers do wrong.

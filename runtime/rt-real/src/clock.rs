@@ -35,10 +35,14 @@ pub(crate) fn key_pair() -> KeyPair {
 /// A number that nobody can guess. Drawn from the kernel in blocks: one system call for 32 numbers.
 pub(crate) fn random() -> u64 {
     thread_local! {
-        static BLOCK: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+        /// Of the process after so many forks.
+        static BLOCK: RefCell<(u32, Vec<u64>)> = const { RefCell::new((0, Vec::new())) };
     }
-    BLOCK.with_borrow_mut(|block| {
-        if block.is_empty() {
+    BLOCK.with_borrow_mut(|(of, block)| {
+        let forks = sys::forks();
+        if block.is_empty() || *of != forks {
+            *of = forks;
+            block.clear();
             let mut bytes = [0; 256];
             fill_random(&mut bytes);
             block.extend(bytes.chunks_exact(8).map(|chunk| u64::from_le_bytes(chunk.try_into().expect("chunks of 8 bytes"))));

@@ -1,11 +1,12 @@
 //! Buffers for bulk data that are used again and again: a fresh megabyte costs 256 page faults,
 //! more than its checksum.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
 
 use crate::envelopes::BEHIND_BYTES;
+use crate::sys;
 
 /// Smallest and largest buffer that is kept, as powers of two.
 const CLASS_FIRST: u32 = 14;
@@ -26,8 +27,12 @@ fn class_of(len: usize) -> Option<usize> {
     (bits <= CLASS_LAST).then(|| (bits - CLASS_FIRST) as usize)
 }
 
-fn pool() -> std::sync::MutexGuard<'static, Pool> {
-    POOL.lock().expect("no code panics while it holds this lock")
+/// `None` in a child process in which the lock may be that of a thread that it does not have.
+fn pool() -> Option<MutexGuard<'static, Pool>> {
+    match sys::forks() {
+        0 => Some(POOL.lock().expect("no code panics while it holds this lock")),
+        _ => POOL.try_lock().ok(),
+    }
 }
 
 /// An empty buffer with room for `len` bytes, and for what stands behind them in an envelope.
@@ -35,12 +40,11 @@ pub(crate) fn take(len: usize) -> PooledBuf {
     let Some(class) = class_of(len) else {
         return PooledBuf(Vec::with_capacity(len + BEHIND_BYTES));
     };
-    let kept = {
-        let mut pool = pool();
+    let kept = pool().and_then(|mut pool| {
         let kept = pool.classes[class].pop();
         pool.kept_bytes -= kept.as_ref().map_or(0, Vec::capacity);
         kept
-    };
+    });
     PooledBuf(kept.unwrap_or_else(|| Vec::with_capacity((1 << (class as u32 + CLASS_FIRST)) + BEHIND_BYTES)))
 }
 
@@ -70,7 +74,7 @@ impl Drop for PooledBuf {
             return;
         };
         buffer.clear();
-        let mut pool = pool();
+        let Some(mut pool) = pool() else { return };
         if pool.kept_bytes + capacity <= KEPT_BYTES_MAX {
             pool.kept_bytes += capacity;
             pool.classes[class].push(buffer);

@@ -19,7 +19,8 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::AtomicU32;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::BufMut;
 use weft_base::{Nanos, SECOND};
@@ -47,6 +48,23 @@ fn owned(fd: libc::c_int) -> OwnedFd {
     // SAFETY: only called with a descriptor that a system call of this file has just returned and
     // nobody else knows.
     unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+// -------------------------------------------------------------------------------------------------
+// processes
+
+/// How often a process was forked off on the way to this one, since this was first asked. What
+/// threads keep for themselves (descriptors, random numbers) is the parent's in a child.
+pub(crate) fn forks() -> u32 {
+    static FORKS: AtomicU32 = AtomicU32::new(0);
+    static WATCHED: Once = Once::new();
+    extern "C" fn in_child() {
+        FORKS.fetch_add(1, Ordering::Relaxed);
+    }
+    // SAFETY: the handler is there as long as the code that registers it, and does nothing but
+    // count. If there is no memory for it, nothing is noticed, as before.
+    WATCHED.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) });
+    FORKS.load(Ordering::Relaxed)
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -380,6 +398,43 @@ pub fn keep_descriptors_to_ourselves() -> io::Result<()> {
 mod tests {
     use super::*;
     use std::os::fd::AsFd;
+
+    /// Runs this in a forked child; gives the number that it returns.
+    fn in_child(number: impl FnOnce() -> u64) -> u64 {
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        // SAFETY: the child has one thread, calls what takes no lock that another thread may hold,
+        // and ends without destructors.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let _ = std::io::Write::write_all(&mut writer, &number().to_le_bytes());
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(0) };
+        }
+        drop(writer);
+        let mut bytes = [0; 8];
+        std::io::Read::read_exact(&mut reader, &mut bytes).unwrap();
+        // SAFETY: waits for the child made above.
+        unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        u64::from_le_bytes(bytes)
+    }
+
+    /// Otherwise two children are one client to the servers.
+    #[test]
+    fn a_child_draws_random_numbers_of_its_own() {
+        crate::clock::random();
+        let drawn = [in_child(crate::clock::random), in_child(crate::clock::random), crate::clock::random()];
+        assert!(drawn[0] != drawn[1] && drawn[0] != drawn[2] && drawn[1] != drawn[2], "{drawn:?}");
+    }
+
+    /// Otherwise it takes wake-ups that are meant for its parent.
+    #[test]
+    fn a_child_waits_with_an_event_of_its_own() {
+        let event = || crate::client::event_of_this_thread() as u64;
+        let (mine, again) = (event(), event());
+        assert_eq!(mine, again);
+        assert_ne!(in_child(event), mine);
+        assert_eq!(event(), mine);
+    }
 
     #[test]
     fn the_other_end_of_a_connection_is_known() {

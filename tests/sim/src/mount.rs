@@ -87,8 +87,13 @@ impl Mount {
     pub fn new(sim: &Sim, cluster: &Cluster, name: &str, ttl_ns: Option<u64>) -> Mount {
         let (node, client) = cluster.add_client(name, 60 * SECOND);
         let above = Above::default();
-        let options =
-            Options { ttl_ns: ttl_ns.unwrap_or(SECOND), keeps_leases: ttl_ns.is_none(), direct_from_bytes: 1 << 20, keeps_locks: true };
+        let options = Options {
+            ttl_ns: ttl_ns.unwrap_or(SECOND),
+            keeps_leases: ttl_ns.is_none(),
+            direct_from_bytes: 1 << 20,
+            keeps_locks: true,
+            appends_alone: true,
+        };
         let posix = Rc::new(Posix::new(client, above.clone(), options));
         let (closer, keeper) = (posix.clone(), posix.clone());
         sim.spawn_on(node, |_| async move { closer.close_in_background().await });

@@ -25,7 +25,7 @@ pub use machine::Machine;
 pub use mapping::Mapping;
 pub use needs::{Need, available, skip};
 pub use process::{alive, signal, states_of_threads};
-pub use program::{Finished, fails, ok, run, wait_until, weft};
+pub use program::{Finished, built, fails, ok, run, wait_until, weft};
 pub use random::Random;
 pub use rustix::process::Signal;
 pub use uring::Uring;

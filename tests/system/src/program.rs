@@ -45,21 +45,24 @@ pub fn weft() -> Command {
 }
 
 fn find_weft() -> PathBuf {
-    if let Some(path) = std::env::var_os("WEFT_BIN") {
-        return path.into();
-    }
+    std::env::var_os("WEFT_BIN").map_or_else(|| built("weft", "weft"), PathBuf::from)
+}
+
+/// A file that cargo makes of a package: the one that lies beside this test, or one that is built
+/// now.
+pub fn built(package: &str, file: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a running program has a path");
     let profile = test.parent().and_then(|deps| deps.parent()).expect("tests lie in target/PROFILE/deps");
-    let beside = profile.join("weft");
+    let beside = profile.join(file);
     if !beside.is_file() {
         let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-        build.args(["build", "-p", "weft", "--target-dir"]).arg(profile.parent().expect("a profile lies in the target directory"));
+        build.args(["build", "-p", package, "--target-dir"]).arg(profile.parent().expect("a profile lies in the target directory"));
         if profile.ends_with("release") {
             build.arg("--release");
         }
         build.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         let finished = run(&mut build, Duration::from_secs(1200));
-        assert!(finished.is_success(), "cannot build weft:\n{}", finished.words());
+        assert!(finished.is_success(), "cannot build {package}:\n{}", finished.words());
     }
     beside
 }

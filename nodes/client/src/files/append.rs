@@ -46,6 +46,17 @@ impl<R: Runtime> Client<R> {
         outcome
     }
 
+    /// [`Client::append`] without asking whether this client is alone: for clients that hear no
+    /// notices, and could not be told that they are not alone any more.
+    ///
+    /// # Errors
+    /// As [`Client::append`].
+    pub async fn append_shared(&self, file: &OpenFile, data: Bulk<'_>, sync: Option<bool>) -> Result<()> {
+        let flow = self.flow("append", file.handle());
+        let _turn = file.inode().appends.enter().await;
+        self.append_locked(flow, file, data, sync).await
+    }
+
     async fn append_locked(&self, flow: Flow, file: &OpenFile, data: Bulk<'_>, sync: Option<bool>) -> Result<()> {
         let (handle, family) = (file.handle(), Family::Append);
         let (start, end) = (0, u64::MAX);

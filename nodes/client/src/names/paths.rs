@@ -49,9 +49,18 @@ impl<R: Runtime> Client<R> {
     /// # Errors
     /// As [`Client::resolve`]; [`Status::Invalid`] for a path that ends without a name (`/`, `..`).
     pub async fn resolve_parent(&self, who: &Credentials, path: &[u8]) -> Result<(Handle, Bytes)> {
+        self.resolve_last(who, path, false).await
+    }
+
+    /// [`Client::resolve_parent`], and if the name leads to a symlink and `follow` is given, the
+    /// directory and name to which that leads, which need not exist either.
+    ///
+    /// # Errors
+    /// As [`Client::resolve_parent`].
+    pub async fn resolve_last(&self, who: &Credentials, path: &[u8], follow: bool) -> Result<(Handle, Bytes)> {
         let flow = self.flow("lookup", self.root());
         let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
-        match self.walk(flow, who, path, false).await? {
+        match self.walk(flow, who, path, follow).await? {
             Place::Directory(dir) => Err(Flow { handle: dir, ..flow }.error(Status::Invalid)),
             Place::Name(dir, name) => Ok((dir, name)),
         }

@@ -14,11 +14,13 @@ use crate::shard::Timers;
 use crate::sys::{self, Watched};
 
 thread_local! {
-    static CURRENT: Rc<ThreadContext> = Rc::new(ThreadContext::new());
+    static CURRENT: RefCell<Rc<ThreadContext>> = RefCell::new(Rc::new(ThreadContext::new()));
 }
 
 /// The waiting side of one thread.
 pub(crate) struct ThreadContext {
+    /// Of the process after so many forks.
+    forks: u32,
     parker: Arc<Parker>,
     waker: Waker,
     pub(crate) timers: Timers,
@@ -41,6 +43,7 @@ impl ThreadContext {
         let parker = Arc::new(Parker::new().expect("a thread that cannot have one more descriptor cannot have a connection either"));
         let waker = Waker::from(parker.clone());
         ThreadContext {
+            forks: sys::forks(),
             parker,
             waker,
             timers: Timers::default(),
@@ -52,7 +55,13 @@ impl ThreadContext {
 
     /// That of the calling thread.
     pub(crate) fn current() -> Rc<ThreadContext> {
-        CURRENT.with(Rc::clone)
+        CURRENT.with_borrow_mut(|context| {
+            if context.forks != sys::forks() {
+                // What the parent's has begun is not ended here.
+                std::mem::forget(std::mem::replace(context, Rc::new(ThreadContext::new())));
+            }
+            context.clone()
+        })
     }
 
     pub(crate) fn waker(&self) -> &Waker {

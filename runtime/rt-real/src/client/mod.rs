@@ -222,6 +222,12 @@ impl ClientRt {
     }
 }
 
+/// The descriptor of the calling thread's event.
+#[cfg(test)]
+pub(crate) fn event_of_this_thread() -> std::os::fd::RawFd {
+    std::os::fd::AsRawFd::as_raw_fd(&ThreadContext::current().parker().event())
+}
+
 impl Runtime for ClientRt {
     fn now(&self) -> Nanos {
         clock::now()

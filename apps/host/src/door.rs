@@ -1,0 +1,72 @@
+//! File systems for the libraries that programs load: found by what a person would name, opened for
+//! the user of the process.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use weft_base::Status;
+use weft_library::{Error, FileSystem};
+use weft_rt_real::ClientRt;
+
+use crate::connect::{Common, Fs};
+
+/// A file system that a program has opened.
+pub type ProgramFs = FileSystem<ClientRt>;
+/// An open file of one.
+pub type ProgramFile = weft_library::File<ClientRt>;
+/// A listing of one.
+pub type ProgramListing = weft_library::Listing<ClientRt>;
+
+/// Opens the file system that `fs` names: a state directory, a config, an address or a mount point.
+/// Each call may take as long as `timeout` (`None`: 30 s). Rights and umask are those of the
+/// process now.
+///
+/// # Errors
+/// If `fs` names none, its key cannot be read, or the servers do not answer.
+pub fn open(fs: &OsStr, key_file: Option<PathBuf>, timeout: Option<Duration>) -> Result<ProgramFs, Error> {
+    let opened = Fs::open(fs, &Common::new(key_file, timeout)).map_err(|error| Error::new(status_of(&error), format!("{error:#}")))?;
+    FileSystem::open(opened.client, opened.who, umask())
+}
+
+/// The status at the bottom of an error for people.
+fn status_of(error: &anyhow::Error) -> Status {
+    let by_client = || error.downcast_ref::<weft_client::Error>().map(|error| error.status);
+    let by_system = || {
+        let kind = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>())?.kind();
+        Some(match kind {
+            std::io::ErrorKind::NotFound => Status::NotFound,
+            std::io::ErrorKind::PermissionDenied => Status::AccessDenied,
+            _ => Status::Io,
+        })
+    };
+    by_client().or_else(by_system).unwrap_or(Status::Invalid)
+}
+
+/// The bits that new files shall not have. The system call that tells them also sets them, for all
+/// threads; so they are read where the kernel shows them.
+fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_umask_is_read_without_setting_it() {
+        let before = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o027));
+        assert_eq!(umask(), 0o027);
+        assert_eq!(umask(), 0o027);
+        nix::sys::stat::umask(before);
+    }
+
+    #[test]
+    fn what_is_no_file_system_is_said() {
+        let error = open(OsStr::new("/no/such/state"), None, None).unwrap_err();
+        assert_eq!(error.status, Status::Invalid, "{error}");
+        assert!(error.text.contains("/no/such/state"), "{error}");
+    }
+}
