@@ -94,7 +94,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     ///
     /// # Errors
     /// As [`weft_client::Client::get_xattr`]; [`Status::NotSupported`] as above, and for
-    /// [`SELINUX`] of an object that has no extended attributes.
+    /// `security.selinux` of an object that has no extended attributes.
     pub async fn get_xattr(&self, who: &Credentials, node: InodeNumber, name: &[u8]) -> Result<Bytes> {
         check_supported("getxattr", node.handle(), name)?;
         if self.is_bare(node) {
