@@ -1,12 +1,13 @@
 # Entry points for people and for CI. Everything here works in a clean clone, as root and as a plain user.
 
-.PHONY: help run stop test deps clean install-library
+.PHONY: help run stop test deps clean install-library wheel
 
 help:
 	@echo "make run    install what is missing, build, start a file system, mount it, try it out"
 	@echo "make stop   stop what 'make run' started"
 	@echo "make test   everything that CI checks"
 	@echo "make install-library PREFIX=/usr/local   build and install libweft, weft.h and weft.pc"
+	@echo "make wheel  build the Python package: a wheel in target/wheels"
 	@echo "make clean  stop, and remove the build and the demo's files"
 
 run: deps
@@ -20,6 +21,10 @@ test: deps
 
 deps:
 	@scripts/install-deps.sh
+
+wheel:
+	cargo build --locked --profile dist -p weft-python
+	@python3 gateways/python/wheel.py target/dist/libweft_python.so target/wheels
 
 PREFIX ?= /usr/local
 install-library:

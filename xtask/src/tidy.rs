@@ -20,8 +20,8 @@ const LONG: [(&str, usize); 0] = [];
 /// Comments and documents are read in narrower columns than code. Tables and drawings may be wider.
 const COLUMNS_MAX: usize = 100;
 /// Crates in which `unsafe` may be allowed.
-const UNSAFE_IN: [&str; 6] =
-    ["runtime/rt-real/", "runtime/trace/", "gateways/fuse/", "gateways/capi/", "benches/ceiling/", "tests/system/"];
+const UNSAFE_IN: [&str; 7] =
+    ["runtime/rt-real/", "runtime/trace/", "gateways/fuse/", "gateways/capi/", "gateways/python/", "benches/ceiling/", "tests/system/"];
 /// The two runtimes.
 const RUNTIMES: [&str; 2] = ["weft-rt-real", "weft-rt-sim"];
 
