@@ -5,6 +5,14 @@ use crate::{DataTime, Handle, Result, Status, WallTime};
 /// Longest name of a directory entry in bytes, as POSIX programs expect it (`NAME_MAX` of Linux).
 pub const NAME_BYTES_MAX: usize = 255;
 
+/// Space for the data of files is given in blocks of so many bytes.
+pub const BLOCK_BYTES: u64 = 4096;
+
+/// The bytes that a file without holes takes: its size in whole blocks.
+pub fn whole_blocks(size: u64) -> u64 {
+    size.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES)
+}
+
 /// Checks a name for a directory entry: 1 to 255 bytes, no `/`, no NUL, not `.` or `..`. Any other
 /// bytes are allowed, newline and invalid UTF-8 included.
 ///
@@ -127,12 +135,28 @@ pub struct Attr {
     pub layout: Layout,
     /// It had no extended attributes; false if that is not known.
     pub bare: bool,
+    /// When it was made, by the clock of its server; 0 if that is not known.
+    pub born: WallTime,
+    /// Bytes of a file that take no space, in whole blocks: holes, as of the last close or
+    /// truncation.
+    pub hole_bytes: u64,
 }
 
 impl Attr {
     /// When the data was changed last, with the place of that change.
     pub fn data_time(&self) -> DataTime {
         DataTime { epoch: self.mtime_epoch, at: self.mtime }
+    }
+
+    /// Bytes that the data of a file takes at its data servers, in whole blocks; 0 for anything
+    /// else.
+    pub fn allocated_bytes(&self) -> u64 {
+        if self.kind == FileKind::File { whole_blocks(self.size).saturating_sub(self.hole_bytes) } else { 0 }
+    }
+
+    /// Its data servers say that it takes so many bytes, at its present size.
+    pub fn set_allocated(&mut self, bytes: u64) {
+        self.hole_bytes = whole_blocks(self.size).saturating_sub(bytes);
     }
 
     /// True for a file of a directory with the hint `no_metafile`: its owner, mode and times are

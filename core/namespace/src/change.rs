@@ -10,7 +10,10 @@ use weft_wire::{Reader, Rights, Wire, wire_struct};
 use crate::Inode;
 
 /// Version of the encoding of records.
-pub const RECORD_VERSION: u8 = 3;
+pub const RECORD_VERSION: u8 = 4;
+/// The version before is read, too: in its inodes no time of birth follows, and files have no
+/// holes.
+const RECORD_VERSION_OLDEST: u8 = 3;
 
 /// In place of the number of a change: extensions follow to the end of the record.
 const EXTENSIONS: u8 = 0;
@@ -271,7 +274,8 @@ impl Record {
     /// that must be understood, [`Status::BadMessage`] for bytes that make no sense.
     pub fn decode(bytes: Bytes) -> Result<Record> {
         let mut reader = Reader::new(bytes);
-        if u8::get(&mut reader)? != RECORD_VERSION {
+        let version = u8::get(&mut reader)?;
+        if !(RECORD_VERSION_OLDEST..=RECORD_VERSION).contains(&version) {
             return Err(Status::VersionMismatch);
         }
         let (mut changes, mut is_marked) = (Vec::new(), false);
@@ -284,7 +288,8 @@ impl Record {
             changes.push(Change::get(&mut reader)?);
         }
         // A record has one encoding.
-        if is_marked != changes.iter().any(has_strips) {
+        let is_too_new = version < RECORD_VERSION && changes.iter().any(is_born);
+        if is_too_new || is_marked != changes.iter().any(has_strips) {
             return Err(Status::BadMessage);
         }
         Ok(Record { changes, open: None })
@@ -303,6 +308,10 @@ pub fn encode(changes: &[Change], out: &mut Vec<u8>) {
 
 fn has_strips(change: &Change) -> bool {
     matches!(change, Change::PutInode { inode, .. } if inode.layout.is_varstrip())
+}
+
+fn is_born(change: &Change) -> bool {
+    matches!(change, Change::PutInode { inode, .. } if inode.born != WallTime(0))
 }
 
 impl Change {
@@ -367,6 +376,18 @@ mod tests {
     }
 
     #[test]
+    fn records_of_the_version_before_are_read() {
+        let layout = Layout { stripe_bytes: 4096, width: 2, first: 1, generation: 1 };
+        let inode = Inode { born: WallTime(0), ..Inode::new(FileKind::File, 0o7640, 7, 8, layout, WallTime(5)) };
+        let changes = vec![Change::PutInode { handle: Handle(3), inode }, Change::PutCounter { next: 7 }];
+        let mut out = Vec::new();
+        encode(&changes, &mut out);
+        assert_eq!(out.len(), 1 + (1 + 8 + 96) + (1 + 8), "as it was");
+        out[0] = 3;
+        assert_eq!(Record::decode(out.into()).map(|record| record.changes), Ok(changes));
+    }
+
+    #[test]
     fn extensions_follow_the_changes() {
         let with = |tag: u8| {
             let mut out = Vec::new();
@@ -397,7 +418,7 @@ mod tests {
         encode(&samples()[1..5], &mut out);
         #[rustfmt::skip]
         let expected = [
-            3,
+            4,
             2, 3, 0, 0, 0, 0, 0, 0, 0,
             3, 1, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, b'n', b'a', b'm', b'e', 3, 0, 0, 0, 0, 0, 0, 0, 10,
             4, 1, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, b'n', b'a', b'm', b'e',
@@ -406,8 +427,9 @@ mod tests {
         assert_eq!(out, expected);
         let mut inode = Vec::new();
         samples()[0].put(&mut inode);
-        assert_eq!(inode.len(), 1 + 8 + 96);
-        assert_eq!(inode[9..15], [8, 0, 0xa0, 0x01, 7, 0], "kind, flags, mode, owner");
+        assert_eq!(inode.len(), 1 + 8 + 96 + 8);
+        assert_eq!(inode[9..15], [8, 0, 0xa0, 0x11, 7, 0], "kind, flags, mode, owner");
+        assert_eq!(inode[105..], [5, 0, 0, 0, 0, 0, 0, 0], "when it was made");
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! The inode: what a metadata server keeps for each object.
 
-use weft_base::{Attr, DataTime, FileKind, Handle, Layout, Result, WallTime};
+use weft_base::{Attr, DataTime, FileKind, Handle, Layout, Result, Status, WallTime, whole_blocks};
 use weft_wire::{Reader, Wire};
 
 /// Set-group-id bit of a mode.
@@ -84,9 +84,10 @@ pub struct Inode {
     pub version: u64,
     /// Striping; of a directory what its files inherit.
     pub layout: Layout,
-    /// The directory that holds a directory's name; the root is its own parent. 0 for anything
-    /// else.
-    pub parent: Handle,
+    /// When it was made, by the clock of its server; 0: not known.
+    pub born: WallTime,
+    /// What only its kind has: [`Inode::parent`] of a directory, [`Inode::hole_bytes`] of a file.
+    pub of_kind: u64,
     /// The new size while [`InodeFlags::TRUNCATING`] is set, else 0.
     pub truncating_to: u64,
 }
@@ -110,7 +111,8 @@ impl Inode {
             ctime: now,
             version: 1,
             layout,
-            parent: Handle(0),
+            born: now,
+            of_kind: 0,
             truncating_to: 0,
         }
     }
@@ -129,7 +131,42 @@ impl Inode {
 
     /// A new directory in `parent`.
     pub fn new_directory(parent: Handle, mode: u32, uid: u32, gid: u32, layout: Layout, now: WallTime) -> Inode {
-        Inode { parent, ..Inode::new(FileKind::Directory, mode, uid, gid, layout, now) }
+        Inode::new(FileKind::Directory, mode, uid, gid, layout, now).within(parent)
+    }
+
+    /// The directory that holds a directory's name; the root is its own parent. 0 for anything
+    /// else.
+    pub fn parent(&self) -> Handle {
+        if self.is_directory() { Handle(self.of_kind) } else { Handle(0) }
+    }
+
+    /// The same directory with its name in `parent`.
+    pub fn within(self, parent: Handle) -> Inode {
+        assert!(self.is_directory(), "only directories know where their name is");
+        Inode { of_kind: parent.0, ..self }
+    }
+
+    /// Bytes of a file that take no space, in whole blocks: as the data servers said when nobody
+    /// wrote to it any more, and as truncations have changed it since. 0 for anything else.
+    pub fn hole_bytes(&self) -> u64 {
+        if self.kind == FileKind::File { self.of_kind } else { 0 }
+    }
+
+    /// The data servers say that the file takes so many bytes, at the size that it has here.
+    pub(crate) fn set_allocated(&mut self, bytes: u64) {
+        if self.kind == FileKind::File {
+            self.of_kind = whole_blocks(self.size).saturating_sub(bytes);
+        }
+    }
+
+    /// The size becomes another one, by a truncation: what is new is a hole, and a hole of before
+    /// lies where it lay at most. Where it has lain the data servers know.
+    pub(crate) fn resize(&mut self, size: u64) {
+        let (old, new) = (whole_blocks(self.size), whole_blocks(size));
+        self.size = size;
+        if self.kind == FileKind::File {
+            self.of_kind = self.of_kind.saturating_add(new.saturating_sub(old)).min(new);
+        }
     }
 
     /// The same inode after a change at `now`: change time and version move on. The change time is
@@ -179,6 +216,8 @@ impl Inode {
             truncate_epoch: self.truncate_epoch,
             layout: self.layout,
             bare: false,
+            born: self.born,
+            hole_bytes: self.hole_bytes(),
         }
     }
 
@@ -193,11 +232,15 @@ impl Inode {
     }
 }
 
+/// Beside the bits of a mode: the time at which the inode was made follows behind it.
+const BORN: u16 = 0x1000;
+
 impl Wire for Inode {
     fn put(&self, out: &mut Vec<u8>) {
+        let is_born = self.born != WallTime(0);
         self.kind.put(out);
         self.flags.0.put(out);
-        (self.mode as u16).put(out);
+        (self.mode as u16 | if is_born { BORN } else { 0 }).put(out);
         self.uid.put(out);
         self.gid.put(out);
         self.nlink.put(out);
@@ -210,14 +253,18 @@ impl Wire for Inode {
         self.ctime.put(out);
         self.version.put(out);
         self.layout.put(out);
-        self.parent.put(out);
+        self.of_kind.put(out);
         self.truncating_to.put(out);
+        if is_born {
+            self.born.put(out);
+        }
     }
     fn get(from: &mut Reader) -> Result<Inode> {
-        Ok(Inode {
-            kind: Wire::get(from)?,
-            flags: InodeFlags(Wire::get(from)?),
-            mode: u32::from(u16::get(from)?),
+        let (kind, flags, mode) = (Wire::get(from)?, InodeFlags(Wire::get(from)?), u16::get(from)?);
+        let mut inode = Inode {
+            kind,
+            flags,
+            mode: u32::from(mode & !BORN),
             uid: Wire::get(from)?,
             gid: Wire::get(from)?,
             nlink: Wire::get(from)?,
@@ -230,8 +277,17 @@ impl Wire for Inode {
             ctime: Wire::get(from)?,
             version: Wire::get(from)?,
             layout: Wire::get(from)?,
-            parent: Wire::get(from)?,
+            of_kind: Wire::get(from)?,
             truncating_to: Wire::get(from)?,
-        })
+            born: WallTime(0),
+        };
+        if mode & BORN != 0 {
+            inode.born = Wire::get(from)?;
+            // An inode has one encoding.
+            if inode.born == WallTime(0) {
+                return Err(Status::BadMessage);
+            }
+        }
+        Ok(inode)
     }
 }

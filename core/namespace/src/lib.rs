@@ -34,8 +34,8 @@ pub use change::{Change, OpenChange, Prepared, RECORD_VERSION, Record, encode};
 pub use inode::{Inode, InodeFlags, MODE_MASK, MODE_SETGID, MODE_STICKY};
 pub use locks::LockMode;
 pub use ops::{
-    ClosePlan, CycleCheck, RenamePlan, RenameSource, RenameTarget, SizePlan, XATTR_NAME_BYTES_MAX, XATTR_TOTAL_BYTES_MAX,
-    XATTR_VALUE_BYTES_MAX,
+    ClosePlan, CycleCheck, DataState, RenamePlan, RenameSource, RenameTarget, SizePlan, XATTR_NAME_BYTES_MAX, XATTR_TOTAL_BYTES_MAX,
+    XATTR_VALUE_BYTES_MAX, truncated,
 };
 pub use placement::Placement;
 pub use replies::Admission;

@@ -335,12 +335,14 @@ impl State {
     pub fn file_state(&self, cx: &RequestContext<'_>, handle: Handle, inode: &Inode) -> FileState {
         let attr = self.attr(handle, inode);
         let elsewhere = inode.kind == FileKind::File && (self.opens.has_writer(handle, Some(cx.client)) || self.may_be_written(handle));
+        // How much of its holes is filled while it is written only its data servers know.
+        let is_filled = inode.hole_bytes() > 0 && self.opens.has_writer(handle, None);
         let is_classic = inode.flags.has(InodeFlags::CLASSIC);
         // Its client removes what has no name.
         let rights = if is_classic && inode.nlink == 0 { Rights::READ.with(Rights::MANAGE) } else { Rights::READ };
         FileState {
             attr,
-            ask_data: (elsewhere || is_classic).then(|| cx.capability(handle, rights)),
+            ask_data: (elsewhere || is_filled || is_classic).then(|| cx.capability(handle, rights)),
             partitions: inode.is_directory().then(|| self.partitions(handle)),
         }
     }

@@ -57,7 +57,7 @@ impl State {
                     if !inode.is_directory() {
                         return Err(Status::NotDirectory);
                     }
-                    if inode.parent == *dir {
+                    if inode.parent() == *dir {
                         return Err(Status::Invalid);
                     }
                     if self.directories.get(dir).is_some_and(|directory| directory.len() > 0) {
@@ -91,7 +91,7 @@ impl State {
                     if !inode.is_directory() {
                         return Err(Status::NotDirectory);
                     }
-                    if inode.parent != *parent {
+                    if inode.parent() != *parent {
                         // Its entry `..` changes.
                         may_access(who, inode, WRITE)?;
                     }
@@ -171,7 +171,7 @@ impl State {
             }
             TxPart::SetParent { dir, parent, .. } => {
                 if let Some(inode) = self.inodes.get(*dir) {
-                    let inode = Inode { parent: *parent, ..inode.changed(now) };
+                    let inode = inode.changed(now).within(*parent);
                     record.changes.push(Change::PutInode { handle: *dir, inode });
                 }
             }

@@ -11,9 +11,9 @@ pub const BODY_BYTES_MAX: usize = 1 << 20;
 /// Longest bulk data in bytes. Longer data is refused before it is read.
 pub const BULK_BYTES_MAX: usize = 8 << 20;
 /// The newest version that this code speaks. `docs/formats.md` says what makes a new one.
-pub const PROTOCOL_VERSION: u8 = 3;
+pub const PROTOCOL_VERSION: u8 = 4;
 /// The oldest version that this code still understands.
-pub const PROTOCOL_VERSION_OLDEST: u8 = 3;
+pub const PROTOCOL_VERSION_OLDEST: u8 = 4;
 /// What frames of the handshake have in place of a version, for ever: any two versions can read
 /// them and say that they do not fit.
 pub const HANDSHAKE_VERSION: u8 = 1;
@@ -308,7 +308,7 @@ mod tests {
     fn wire_md_header_golden_bytes() {
         let bytes = sample().encode();
         assert_eq!(&bytes[0..4], b"WEFT");
-        assert_eq!(bytes[4..16], [3, 1, Op::Create as u8, 0, 3, 0, 0, 0, 0, 0, 2, 0]);
+        assert_eq!(bytes[4..16], [4, 1, Op::Create as u8, 0, 3, 0, 0, 0, 0, 0, 2, 0]);
         assert_eq!(bytes[16..24], [0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11]);
         assert_eq!(bytes[24..40], [3, 0, 0, 0, 5, 0, 0, 0, 99, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes[40..48], [77, 0, 0, 0, 0, 0, 16, 0]);
@@ -321,13 +321,13 @@ mod tests {
         let mut header = sample();
         header.name_region(Flags::SHARED, 0x0102, 300);
         let bytes = header.encode();
-        assert_eq!((bytes[4], bytes[8]), (3, 1 | 2 | 4));
+        assert_eq!((bytes[4], bytes[8]), (4, 1 | 2 | 4));
         assert_eq!(bytes[44..48], [44, 1, 0, 0]);
         assert_eq!(bytes[52..56], [2, 1, 0, 0]);
         assert_eq!(Header::decode(&bytes).map(|header| header.region_place()), Ok(Some((0x0102 * 4096, 300))));
         assert_eq!(header.following_bulk_bytes(), 0);
         header.forget_region();
-        assert_eq!((header.version, header.flags, header.region_place()), (3, sample().flags, None));
+        assert_eq!((header.version, header.flags, header.region_place()), (PROTOCOL_VERSION, sample().flags, None));
     }
 
     #[test]
@@ -335,12 +335,12 @@ mod tests {
         let with =
             |version: u8, kind: MessageKind, flags: Flags| Header::decode(&Header { version, kind, flags, ..sample() }.encode()).map(drop);
         let (shared, room) = (Flags::SHARED, Flags::ROOM);
-        assert_eq!(with(3, MessageKind::Request, shared), Ok(()));
-        assert_eq!(with(3, MessageKind::Request, room), Ok(()));
-        assert_eq!(with(3, MessageKind::Reply, shared), Ok(()));
+        assert_eq!(with(PROTOCOL_VERSION, MessageKind::Request, shared), Ok(()));
+        assert_eq!(with(PROTOCOL_VERSION, MessageKind::Request, room), Ok(()));
+        assert_eq!(with(PROTOCOL_VERSION, MessageKind::Reply, shared), Ok(()));
         for (version, kind, flags) in [
-            (3, MessageKind::Request, shared.with(room)),
-            (3, MessageKind::Reply, room),
+            (PROTOCOL_VERSION, MessageKind::Request, shared.with(room)),
+            (PROTOCOL_VERSION, MessageKind::Reply, room),
             (HANDSHAKE_VERSION, MessageKind::Handshake, shared),
         ] {
             assert_eq!(with(version, kind, flags), Err(Status::BadMessage), "{version} {kind:?} {flags:?}");
@@ -352,7 +352,7 @@ mod tests {
         let with = |version: u8, kind: MessageKind| Header::decode(&Header { version, kind, ..sample() }.encode()).map(drop);
         assert_eq!(with(HANDSHAKE_VERSION, MessageKind::Handshake), Ok(()));
         assert_eq!(with(PROTOCOL_VERSION, MessageKind::Handshake), Err(Status::BadMessage));
-        for version in [0, 1, 2, PROTOCOL_VERSION + 1] {
+        for version in [0, 1, 2, 3, PROTOCOL_VERSION + 1] {
             assert_eq!(with(version, MessageKind::Request), Err(Status::VersionMismatch));
             assert_eq!(with(version, MessageKind::Reply), Err(Status::VersionMismatch));
         }

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use weft_base::{Payload, ROOT_HANDLE, Status};
 use weft_client::{RenameFlags as NameFlags, SeekFor, SetAttr, XattrFlags};
@@ -21,7 +21,7 @@ use crate::gateway::Above;
 use crate::kernel::{
     Errno, FileHandle, FileLock, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags,
     ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, Ttls, WriteFlags,
+    ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr, Request, TimeOrNow, Ttls, WriteFlags,
 };
 use crate::mount::REQUEST_BYTES_MAX;
 use crate::threads::Threads;
@@ -90,11 +90,15 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
 
     fn getattr(&self, request: &Request, ino: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
         let served = self.begin(event::FUSE_GETATTR, request, ino);
-        let result = match self.posix.known_attr(self.node(ino)) {
-            Some(shown) => Ok(shown),
-            None => self.run(self.posix.getattr(self.node(ino))),
-        };
+        let result = self.attr_of(ino);
         self.reply_attr(served, reply, result);
+    }
+
+    fn statx(&self, request: &Request, ino: INodeNo, reply: ReplyStatx) {
+        let mut served = self.begin(event::FUSE_GETATTR, request, ino);
+        let shown = answer!(served, reply, self.attr_of(ino));
+        served.replies();
+        reply.attr(&Duration::from_nanos(shown.attr_ttl_ns), &attributes(&shown.attr));
     }
 
     fn setattr(

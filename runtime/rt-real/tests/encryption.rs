@@ -192,7 +192,7 @@ fn somebody_on_the_way_sees_neither_names_nor_data() {
         assert_ne!(tap.has_heard(name), is_secret);
         assert_ne!(tap.has_heard(&data[..19]), is_secret);
         // Nor which operation it is, and for whom.
-        assert_ne!(tap.has_heard(&[b"WEFT", &[3, 1][..], &Op::Ping.code().to_le_bytes()].concat()), is_secret);
+        assert_ne!(tap.has_heard(&[b"WEFT", &[weft_wire::PROTOCOL_VERSION, 1][..], &Op::Ping.code().to_le_bytes()].concat()), is_secret);
     }
 }
 

@@ -11,7 +11,7 @@ use weft_base::{ClientId, FsId, MILLISECOND, RequestId, SECOND, ServerId, Status
 use weft_rt::Runtime;
 use weft_rt_real::{Address, ClientConfig, ClientRt, DiskConfig, Log, ServeError, Shard, ShardConfig, StopHandle, serve};
 use weft_wire::handshake::{self, ClientHandshake, Hello};
-use weft_wire::{ClusterKey, Header, KeyRing, MessageKind, Op};
+use weft_wire::{ClusterKey, Header, KeyRing, MessageKind, Op, PROTOCOL_VERSION};
 
 fn connect(address: &Address) -> TcpStream {
     let Address::Tcp { port, .. } = address else { panic!("a TCP server") };
@@ -105,7 +105,7 @@ fn no_common_version() {
     let challenge: handshake::Challenge = read_body(&mut stream);
     assert_eq!(Status::from_code(challenge.status), Status::VersionMismatch);
     assert!(is_closed(&mut stream));
-    server.expect_line("version 3 of the protocol and the client versions 200 to 201");
+    server.expect_line(&format!("version {PROTOCOL_VERSION} of the protocol and the client versions 200 to 201"));
 }
 
 #[test]

@@ -217,6 +217,8 @@ mod tests {
                 truncate_epoch: 0,
                 layout,
                 bare: false,
+                born: WallTime(0),
+                hole_bytes: 0,
             })
         };
         assert_eq!(mode(FileKind::Directory, 0o1777), "drwxrwxrwt");

@@ -38,6 +38,11 @@ struct Row {
     uid: u32,
     gid: u32,
     size: u64,
+    /// Bytes that its data takes at the data servers, in whole blocks.
+    allocated_bytes: u64,
+    /// When it was made, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    born_ns: Option<i64>,
     atime_ns: i64,
     mtime_ns: i64,
     ctime_ns: i64,
@@ -87,6 +92,8 @@ fn row(fs: &Fs, path: &[u8], attr: &Attr) -> Result<Row> {
         uid: attr.uid,
         gid: attr.gid,
         size: attr.size,
+        allocated_bytes: attr.allocated_bytes(),
+        born_ns: Some(attr.born.0).filter(|born| *born != 0),
         atime_ns: attr.atime.0,
         mtime_ns: attr.mtime.0,
         ctime_ns: attr.ctime.0,
@@ -107,7 +114,11 @@ fn text(row: &Row, attr: &Attr) -> String {
     text += &format!("  mode:     {} {}, uid {}, gid {}\n", row.mode, mode_string(attr), row.uid, row.gid);
     text += &format!("  access:   {} UTC\n  modify:   {} UTC\n", time_string(attr.atime), time_string(attr.mtime));
     text += &format!("  change:   {} UTC\n", time_string(attr.ctime));
+    if row.born_ns.is_some() {
+        text += &format!("  born:     {} UTC\n", time_string(attr.born));
+    }
     if attr.kind == FileKind::File {
+        text += &format!("  takes:    {} at its data servers\n", human_bytes(row.allocated_bytes));
         let stripes = row.strips.clone().unwrap_or_else(|| human_bytes(row.stripe_bytes.into()));
         text += &format!("  striping: {stripes} on {}\n", row.data_servers.join(", "));
     }

@@ -1,6 +1,6 @@
 //! Close: what was written, and which rights remain.
 
-use weft_base::{Result, Status};
+use weft_base::{DataTime, Handle, Result, Status};
 use weft_layout::FILE_BYTES_MAX;
 use weft_wire::Rights;
 use weft_wire::ops::CloseRequest;
@@ -15,6 +15,19 @@ pub enum ClosePlan {
     /// A truncation came between: the size must be asked at the data servers first, then close
     /// again with the time of the writes and without their end.
     AskData,
+}
+
+/// What the data servers say of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataState {
+    /// Bytes of the file.
+    pub size: u64,
+    /// Bytes that it takes, in whole blocks.
+    pub allocated_bytes: u64,
+    /// When it was written last.
+    pub mtime: DataTime,
+    /// Its truncation epoch when they were asked.
+    pub truncate_epoch: u32,
 }
 
 impl State {
@@ -64,21 +77,26 @@ impl State {
         Ok(ClosePlan::Done)
     }
 
-    /// Takes in what the data servers say of a file: its size and the time of its last write, asked
-    /// for when its truncation epoch was `truncate_epoch`. With this the size is certain again;
-    /// nothing happens if a truncation came between.
-    pub fn prepare_sizes(
-        &self,
-        handle: weft_base::Handle,
-        truncate_epoch: u32,
-        size: u64,
-        mtime: weft_base::DataTime,
-        record: &mut Record,
-    ) {
-        let Some(inode) = self.peek(handle).filter(|inode| inode.truncate_epoch == truncate_epoch) else { return };
+    /// True if with this close nobody writes any more to a file that has holes: how many are left,
+    /// the data servers must be asked.
+    pub fn leaves_holes(&self, cx: &RequestContext<'_>, request: &CloseRequest) -> bool {
+        let (client, handle) = (cx.client, request.handle);
+        let ends_writing = || {
+            let (has, sequence) = self.opens.of(client, handle)?;
+            Some(has.contains(Rights::WRITE) && !request.keeps.contains(Rights::WRITE) && sequence <= request.open_sequence)
+        };
+        let has_holes = self.peek(handle).is_some_and(|inode| inode.hole_bytes() > 0);
+        has_holes && ends_writing() == Some(true) && !self.opens.has_writer(handle, Some(client))
+    }
+
+    /// Takes in what the data servers say of a file. With this its size is certain again, and how
+    /// much of it is holes; nothing happens if a truncation came between.
+    pub fn prepare_sizes(&self, handle: Handle, told: &DataState, record: &mut Record) {
+        let Some(inode) = self.peek(handle).filter(|inode| inode.truncate_epoch == told.truncate_epoch) else { return };
         let mut changed: Inode = inode.clone();
-        changed.size = changed.size.max(size);
-        changed.written(mtime);
+        changed.size = changed.size.max(told.size);
+        changed.set_allocated(told.allocated_bytes);
+        changed.written(told.mtime);
         if !self.opens.has_writer(handle, None) {
             changed.flags = changed.flags.without(InodeFlags::WRITING).without(InodeFlags::APPENDING);
         }

@@ -28,9 +28,10 @@ mod truncate;
 mod unlink;
 mod xattr;
 
-pub use close::ClosePlan;
+pub use close::{ClosePlan, DataState};
 pub use rename::{CycleCheck, RenamePlan, RenameSource, RenameTarget};
 pub use setattr::SizePlan;
+pub use truncate::truncated;
 pub use xattr::{XATTR_NAME_BYTES_MAX, XATTR_TOTAL_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 
 impl State {

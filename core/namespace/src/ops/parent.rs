@@ -15,7 +15,7 @@ impl State {
         if !inode.is_directory() {
             return Err(Status::NotDirectory);
         }
-        Ok(inode.parent)
+        Ok(inode.parent())
     }
 
     /// True if `dir` is `ancestor` or lies below it; all directories on the way must be here.

@@ -30,7 +30,7 @@ impl State {
         // Attributes of entries are for those who may search the directory.
         let with_state = request.with_state && may_access(&request.who, inode, EXECUTE).is_ok();
         let bytes_max = (request.bytes_max as usize).min(REPLY_BYTES_MAX);
-        let mut reply = ReadDirReply { entries: Vec::new(), until: u64::MAX, parent: inode.parent };
+        let mut reply = ReadDirReply { entries: Vec::new(), until: u64::MAX, parent: inode.parent() };
         let Some(directory) = self.directories.get(&request.at.dir) else { return Ok(reply) };
         let mut bytes = 0;
         for (cookie, group) in directory.after(request.cookie) {

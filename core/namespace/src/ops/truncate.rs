@@ -9,10 +9,12 @@ use crate::{Change, Inode, InodeFlags, Record, State};
 
 /// A file after the truncation that it announces. Follows from the inode alone, so that the answer
 /// is known, and can be journaled, together with the announcement: a request that is repeated after
-/// a crash must not cut the file a second time.
-pub(super) fn truncated(inode: &Inode) -> Inode {
+/// a crash must not cut the file a second time. Its holes are those that it has at most.
+pub fn truncated(inode: &Inode) -> Inode {
     let flags = inode.flags.without(InodeFlags::TRUNCATING);
-    Inode { flags, size: inode.truncating_to, truncating_to: 0, version: inode.version + 1, ..inode.clone() }
+    let mut cut = Inode { flags, truncating_to: 0, version: inode.version + 1, ..inode.clone() };
+    cut.resize(inode.truncating_to);
+    cut
 }
 
 impl State {
@@ -25,7 +27,7 @@ impl State {
             if size < inode.size {
                 changed.truncate_epoch += 1;
             }
-            changed.size = size;
+            changed.resize(size);
             return None;
         }
         changed.truncate_epoch += 1;
@@ -34,11 +36,15 @@ impl State {
         Some(())
     }
 
-    /// The datafiles of a file are cut: the new size counts. False if no truncation was announced,
-    /// or the file is gone.
-    pub fn prepare_truncated(&self, handle: Handle, record: &mut Record) -> bool {
+    /// The datafiles of a file are cut: the new size counts, and if they told it the bytes that
+    /// they take now. False if no truncation was announced, or the file is gone.
+    pub fn prepare_truncated(&self, handle: Handle, allocated_bytes: Option<u64>, record: &mut Record) -> bool {
         let Some(inode) = self.peek(handle).filter(|inode| inode.flags.has(InodeFlags::TRUNCATING)) else { return false };
-        record.changes.push(Change::PutInode { handle, inode: truncated(inode) });
+        let mut inode = truncated(inode);
+        if let Some(bytes) = allocated_bytes {
+            inode.set_allocated(bytes);
+        }
+        record.changes.push(Change::PutInode { handle, inode });
         true
     }
 

@@ -64,7 +64,7 @@ pub use table::{ObjectCursor, ObjectTable, StalePlan, WritePlan};
 pub use windows::WindowLimits;
 
 /// Bytes of a block, the unit of allocation in the container.
-pub const BLOCK_BYTES: u64 = 4096;
+pub use weft_base::BLOCK_BYTES;
 
 /// The largest local size of an object in bytes.
 pub const OBJECT_BYTES_MAX: u64 = 1 << 60;

@@ -13,8 +13,8 @@ wire_struct! {
         /// Attributes as of the last close or truncation.
         pub attr: Attr,
         /// Given if another client has the file open for writing (or had it when it was lost): the
-        /// size and the times may be larger, and the data servers know them. The capability lets
-        /// the client ask.
+        /// size and the times may be larger, and the data servers know them. Also if any client
+        /// has it open for writing and it has holes. The capability lets the client ask.
         pub ask_data: Option<Capability>,
         /// Given for directories.
         pub partitions: Option<PartitionMap>,

@@ -55,6 +55,15 @@ impl<R: ThreadRuntime> WeftFilesystem<R> {
         Served { reply: None, span, turn }
     }
 
+    /// The attributes of an object.
+    pub(super) fn attr_of(&self, ino: INodeNo) -> weft_client::Result<Shown> {
+        let node = self.node(ino);
+        match self.posix.known_attr(node) {
+            Some(shown) => Ok(shown),
+            None => self.run(self.posix.getattr(node)),
+        }
+    }
+
     /// Gives an open file back.
     pub(super) fn release_file(&self, number: u64) {
         if !self.posix.try_release(number) {

@@ -20,6 +20,11 @@ pub const IN_HEADER_BYTES: usize = 40;
 /// Bytes of the header of a reply.
 pub const OUT_HEADER_BYTES: usize = 16;
 
+/// What `statx` says of every object: all that `stat` does.
+const STATX_BASIC: u32 = 0x7ff;
+/// ... and when it was made.
+const STATX_BORN: u32 = 0x800;
+
 /// Numbers of operations.
 #[allow(missing_docs)]
 pub mod opcode {
@@ -63,6 +68,7 @@ pub mod opcode {
     pub const READDIRPLUS: u32 = 44;
     pub const RENAME2: u32 = 45;
     pub const LSEEK: u32 = 46;
+    pub const STATX: u32 = 52;
 }
 
 /// Bytes of the record of an operation; `None` for an operation that is not served.
@@ -72,7 +78,7 @@ pub fn fixed_bytes(code: u32) -> Option<usize> {
         LOOKUP | READLINK | SYMLINK | UNLINK | RMDIR | STATFS | REMOVEXATTR | DESTROY => 0,
         FORGET | MKDIR | RENAME | LINK | OPEN | OPENDIR | SETXATTR | GETXATTR | LISTXATTR | INTERRUPT | BATCH_FORGET => 8,
         GETATTR | MKNOD | CREATE | FSYNC | FSYNCDIR | RENAME2 => 16,
-        RELEASE | RELEASEDIR | FLUSH | LSEEK => 24,
+        RELEASE | RELEASEDIR | FLUSH | LSEEK | STATX => 24,
         FALLOCATE => 32,
         READ | WRITE | READDIR | READDIRPLUS | NOTIFY_REPLY => 40,
         GETLK | SETLK | SETLKW => 48,
@@ -216,6 +222,18 @@ impl<const MAX: usize> OutRecord<MAX> {
         self
     }
 
+    /// Appends attributes as `statx` has them: those of `stat`, and the time of birth.
+    pub fn statx(self, attr: &FileAttr) -> Self {
+        let mask = STATX_BASIC | if attr.born.is_some() { STATX_BORN } else { 0 };
+        let record = self.u32(mask).u32(attr.blksize).u64(0).u32(attr.nlink).u32(attr.uid).u32(attr.gid);
+        let record = record.u16((attr.kind.mode() | u32::from(attr.perm)) as u16).u16(0);
+        let record = record.u64(attr.ino.0).u64(attr.size).u64(attr.blocks).u64(0);
+        let times = [attr.atime, attr.born.unwrap_or(UNIX_EPOCH), attr.ctime, attr.mtime].map(parts_of_time);
+        let record = times.into_iter().fold(record, |record, (seconds, nanos)| record.u64(seconds as u64).u32(nanos).u32(0));
+        let record = record.u32(libc::major(attr.rdev.into())).u32(libc::minor(attr.rdev.into())).u32(0).u32(0);
+        (0..14).fold(record, |record, _| record.u64(0))
+    }
+
     /// Appends what an answer to a look-up says: the object, and for how long name and attributes
     /// may be kept.
     pub fn entry(mut self, node: INodeNo, generation: u64, ttls: Ttls, attr: &FileAttr) -> Self {
@@ -294,6 +312,7 @@ mod tests {
             atime: UNIX_EPOCH + Duration::new(5, 6),
             mtime: UNIX_EPOCH - Duration::new(7, 8),
             ctime: UNIX_EPOCH,
+            born: Some(UNIX_EPOCH + Duration::new(14, 15)),
             kind: FileType::Directory,
             perm: 0o751,
             nlink: 9,
@@ -321,6 +340,25 @@ mod tests {
             out_header(7, libc::ENOENT, 0).bytes(),
             [&16u32.to_ne_bytes()[..], &(-2i32).to_ne_bytes(), &7u64.to_ne_bytes()].concat()
         );
+    }
+
+    #[test]
+    fn attributes_of_statx_have_the_places_of_the_kernel() {
+        let (known, unknown) = (attr(), FileAttr { born: None, ..attr() });
+        let record = OutRecord::<256>::new().statx(&known);
+        assert_eq!(record.bytes().len(), 256);
+        let mut fields = Fields(record.bytes());
+        assert_eq!([fields.u32(), fields.u32()], [Ok(0xfff), Ok(13)], "what it says, preferred size");
+        assert_eq!(fields.u64(), Ok(0));
+        assert_eq!([fields.u32(), fields.u32(), fields.u32(), fields.u32()], [Ok(9), Ok(10), Ok(11), Ok(0o040751)]);
+        assert_eq!([fields.u64(), fields.u64(), fields.u64(), fields.u64()], [Ok(0x1122), Ok(3), Ok(4), Ok(0)]);
+        let times = [(5, 6), (14, 15), (0, 0), (-8, 999_999_992)];
+        assert_eq!(
+            times.map(|_| (fields.u64().expect("seconds") as i64, fields.u32().expect("ns"), fields.u32()).0),
+            times.map(|time| time.0)
+        );
+        assert_eq!([fields.u32(), fields.u32()], [Ok(0), Ok(12)], "the device");
+        assert_eq!(Fields(OutRecord::<256>::new().statx(&unknown).bytes()).u32(), Ok(0x7ff));
     }
 
     #[test]

@@ -238,6 +238,8 @@ replies! {
     ReplyEntry,
     /// Answers with attributes.
     ReplyAttr,
+    /// Answers with attributes and the time of birth.
+    ReplyStatx,
     /// Answers with an open file.
     ReplyOpen,
     /// Answers with a new, open file.
@@ -290,6 +292,14 @@ impl ReplyAttr {
     /// These attributes, which may be kept for `ttl`.
     pub fn attr(self, ttl: &Duration, attr: &FileAttr) {
         self.0.send(&[OutRecord::<104>::new().u64(ttl.as_secs()).u32(ttl.subsec_nanos()).u32(0).attr(attr).bytes()]);
+    }
+}
+
+impl ReplyStatx {
+    /// These attributes, which may be kept for `ttl`.
+    pub fn attr(self, ttl: &Duration, attr: &FileAttr) {
+        let record = OutRecord::<288>::new().u64(ttl.as_secs()).u32(ttl.subsec_nanos()).u32(0).u64(0).u64(0);
+        self.0.send(&[record.statx(attr).bytes()]);
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use super::abi::{Fields, Malformed, opcode, time_of_parts};
 use super::answer::{
     Answer, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek,
-    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, ServingThread,
+    ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr, ServingThread,
 };
 use super::filesystem::Filesystem;
 use super::request::{Pieces, Request};
@@ -71,6 +71,7 @@ fn serve<F: Filesystem>(fs: &F, answer: Answer, pieces: Pieces<'_>) -> Result<()
             let (flags, _, file) = (fixed.u32()?, fixed.u32()?, fixed.u64()?);
             fs.getattr(request, node, (flags & GETATTR_FILE != 0).then_some(FileHandle(file)), ReplyAttr(answer));
         }
+        opcode::STATX => fs.statx(request, node, ReplyStatx(answer)),
         opcode::SETATTR => setattr(fs, request, node, fixed, ReplyAttr(answer))?,
         opcode::READLINK => fs.readlink(request, node, ReplyData(answer)),
         opcode::SYMLINK => {

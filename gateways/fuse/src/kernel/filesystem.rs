@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use super::answer::{
     ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen,
-    ReplyStatfs, ReplyWrite, ReplyXattr,
+    ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr,
 };
 use super::init::KernelConfig;
 use super::notify::Notifier;
@@ -40,6 +40,8 @@ pub trait Filesystem: Send + Sync + 'static {
         fn lookup(parent: INodeNo, name: &OsStr; ReplyEntry);
         /// Attributes.
         fn getattr(ino: INodeNo, file: Option<FileHandle>; ReplyAttr);
+        /// Attributes, and when the object was made.
+        fn statx(ino: INodeNo; ReplyStatx);
         /// Changes attributes.
         fn setattr(
             ino: INodeNo,

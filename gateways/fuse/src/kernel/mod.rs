@@ -21,7 +21,7 @@ mod uring;
 
 pub use answer::{
     ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen,
-    ReplyStatfs, ReplyWrite, ReplyXattr, ServingThread,
+    ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr, ServingThread,
 };
 pub use filesystem::Filesystem;
 pub use init::KernelConfig;

@@ -38,6 +38,7 @@ fn attr(ino: u64) -> FileAttr {
         atime: UNIX_EPOCH,
         mtime: UNIX_EPOCH,
         ctime: UNIX_EPOCH,
+        born: None,
         kind: FileType::RegularFile,
         perm: 0o644,
         nlink: 1,

@@ -111,6 +111,8 @@ pub struct FileAttr {
     pub mtime: SystemTime,
     /// Last change of the attributes.
     pub ctime: SystemTime,
+    /// When it was made, if that is known.
+    pub born: Option<SystemTime>,
     /// Kind.
     pub kind: FileType,
     /// Permissions.

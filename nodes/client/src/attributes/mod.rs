@@ -174,7 +174,7 @@ impl<R: Runtime> Client<R> {
     /// The long way: the data servers are asked, and if they know of more, the metadata server once
     /// more: if nothing changed there, both answers belong to one moment.
     async fn settle_with_data(&self, flow: Flow, mut attr: Attr, capability: Capability) -> Result<Settled> {
-        let (size, mtime, epoch) = match self.ask_data(flow, &attr, capability).await {
+        let (size, allocated_bytes, mtime, epoch) = match self.ask_data(flow, &attr, capability).await {
             // Stale: its datafiles are removed. The metadata server says whether the file is, too.
             Err(error) if matches!(error.status, Status::CapabilityExpired | Status::Stale) => return Ok(Settled::Unknown),
             found => found?,
@@ -183,10 +183,11 @@ impl<R: Runtime> Client<R> {
         // A time was set since, and what was written before that is not told any more.
         let is_overtaken = epoch > DataTime::epoch_of_writes(attr.mtime_epoch);
         let has_grown = size > attr.size;
+        attr.size = attr.size.max(size);
+        attr.set_allocated(allocated_bytes);
         if !has_grown && !is_overtaken {
             return Ok(Settled::Exact(attr));
         }
-        attr.size = attr.size.max(size);
         let again = match self.get_state(flow, attr.handle).await {
             Ok(state) => state.attr,
             // It is gone by now. What was asked for or changed was so before.
@@ -201,8 +202,9 @@ impl<R: Runtime> Client<R> {
         })
     }
 
-    /// Size, time of the newest write and latest epoch, as the data servers know them.
-    async fn ask_data(&self, flow: Flow, attr: &Attr, capability: Capability) -> Result<(u64, DataTime, u32)> {
+    /// Size, bytes that it takes, time of the newest write and latest epoch, as the data servers
+    /// know them.
+    async fn ask_data(&self, flow: Flow, attr: &Attr, capability: Capability) -> Result<(u64, u64, DataTime, u32)> {
         let handle = attr.handle;
         let stats = (0..u32::from(attr.layout.width)).map(|index| async move {
             let server = self.data_server(flow, &attr.layout, index).await?;
@@ -212,7 +214,8 @@ impl<R: Runtime> Client<R> {
         let mtime = stats.iter().fold(DataTime::NONE, |latest, stat| latest.later(stat.mtime));
         let epoch = stats.iter().map(|stat| stat.mtime.epoch).max().unwrap_or(0);
         let distribution = self.distribution_of(flow, handle, &attr.layout).await?;
-        Ok((file_bytes(&distribution, stats.iter().map(|stat| stat.size)), mtime, epoch))
+        let allocated_bytes = stats.iter().fold(0u64, |sum, stat| sum.saturating_add(stat.allocated_bytes));
+        Ok((file_bytes(&distribution, stats.iter().map(|stat| stat.size)), allocated_bytes, mtime, epoch))
     }
 
     /// Changes attributes; with `size`, truncates or extends a file. Returns the attributes after
@@ -245,15 +248,29 @@ impl<R: Runtime> Client<R> {
         let request = SetAttrRequest { handle, mode, uid, gid, size, atime, mtime, who: who.clone(), opened_for_write };
         let mut leased = LeaseScope::Nothing;
         let state = self.ask(flow, server, &request, &mut leased).await?;
-        let done = change.done(Effect::Attributes(&state.attr));
-        if leased == LeaseScope::All {
-            self.inner.knowledge.told_object(done, &state);
+        // The answer to a truncation is older than the cut: where holes were, it does not know.
+        let may_have_holes = size.is_some() && state.attr.hole_bytes > 0;
+        if may_have_holes {
+            change.done(Effect::Object);
+        } else {
+            let done = change.done(Effect::Attributes(&state.attr));
+            if leased == LeaseScope::All {
+                self.inner.knowledge.told_object(done, &state);
+            }
         }
         if let (Some(inode), true) = (&inode, size.is_some()) {
             inode.truncated(&state.attr, writes_before);
         }
         drop(passage);
-        self.settle_change(flow, state, asked).await
+        let mut attr = self.settle_change(flow, state, asked).await?;
+        if may_have_holes
+            && let Ok(now) = Box::pin(self.getattr_in(flow, handle)).await
+            && now.truncate_epoch == attr.truncate_epoch
+            && now.size == attr.size
+        {
+            attr.hole_bytes = now.hole_bytes;
+        }
+        Ok(attr)
     }
 
     /// A program that is being written must not become set-id: whoever has it open for writing

@@ -87,8 +87,11 @@ impl<R: Runtime> Client<R> {
         let times = Box::pin(run_window(flows, MESSAGES_MAX)).await;
         let outcome = times.into_iter().try_fold(DataTime::NONE, |latest, time| Ok(latest.later(time?)));
         let grows = matches!(how, Fallocate::Reserve { keep_size: false } | Fallocate::Zero { keep_size: false });
-        let end = if grows { range.offset + range.bytes } else { 0 };
-        inode.end_write(running, end, outcome.as_ref().ok().copied());
+        if how == Fallocate::Punch {
+            inode.changed_holes();
+        }
+        let written = if grows { &[range][..] } else { &[] };
+        inode.end_write(running, written, outcome.as_ref().ok().copied());
         outcome
     }
 

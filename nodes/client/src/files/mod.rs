@@ -6,6 +6,7 @@ mod append;
 mod appending;
 mod closes;
 mod distribution;
+mod gaps;
 mod gate;
 mod known;
 mod open_inode;
@@ -16,6 +17,7 @@ mod reclaim;
 mod seek;
 #[cfg(test)]
 mod tests;
+mod unreported;
 mod write;
 
 pub use open_table::OpenFile;

@@ -16,12 +16,14 @@
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use weft_base::{Attr, Credentials, DataTime, Handle, Layout, Nanos, Status};
-use weft_layout::Distribution;
-use weft_wire::ops::{CloseRequest, OpenFile as OpenOnWire, Written};
+use weft_layout::{Distribution, FileRange};
+use weft_wire::ops::{CloseRequest, OpenFile as OpenOnWire};
 use weft_wire::{Capability, Rights};
 
 use super::appending::Appending;
+use super::gaps::Gaps;
 use super::gate::Gate;
+use super::unreported::{Reported, Unreported};
 
 /// An open file of this process, shared by all its local opens.
 #[derive(Debug)]
@@ -65,6 +67,8 @@ struct State {
     size: u64,
     /// Largest end of own writes in this epoch, in bytes.
     own_end: u64,
+    /// What own writes have left out.
+    gaps: Gaps,
     unreported: Option<Unreported>,
     /// On its way to the server.
     reporting: Option<Unreported>,
@@ -78,41 +82,6 @@ struct State {
     changes_synced: u64,
     /// Reports of own writes that arrived.
     reported: Option<Reported>,
-}
-
-/// Own writes that the metadata server has heard of.
-#[derive(Clone, Copy, Debug)]
-struct Reported {
-    /// The last report (numbers: see `open_table.rs`).
-    number: u64,
-    /// The newest write in any report.
-    mtime: DataTime,
-    /// The last report that left it to the servers to find out the size.
-    uncertain: Option<u64>,
-}
-
-/// Own writes that the metadata server has not heard of.
-#[derive(Clone, Copy, Debug)]
-struct Unreported {
-    end: u64,
-    mtime: DataTime,
-    epoch: u32,
-    /// A write failed: how far it got, only the data servers know.
-    uncertain: bool,
-}
-
-impl Unreported {
-    fn merge(self, other: Option<Unreported>) -> Unreported {
-        let Some(other) = other else { return self };
-        let uncertain = self.uncertain || other.uncertain || self.epoch != other.epoch;
-        Unreported { end: self.end.max(other.end), mtime: self.mtime.max(other.mtime), epoch: self.epoch.min(other.epoch), uncertain }
-    }
-
-    fn on_wire(self) -> Written {
-        // An epoch that is not the present one makes the server ask the data servers.
-        let truncate_epoch = if self.uncertain { self.epoch.wrapping_sub(1) } else { self.epoch };
-        Written { end_bytes: self.end, mtime: self.mtime, truncate_epoch }
-    }
 }
 
 /// What is missing for exact attributes.
@@ -169,12 +138,14 @@ impl OpenInode {
         let mut state = self.lock();
         state.changes += 1;
         state.shares = 0;
+        state.gaps.forget();
     }
 
     /// A local open was granted, with these attributes. Called with the table locked.
     pub(super) fn opened(&self, sequence: u64, rights: Rights, attr: &Attr, capability: Capability) {
         let mut state = self.lock();
         state.mtime_epoch = state.mtime_epoch.max(attr.mtime_epoch);
+        state.gaps.told(attr.size);
         state.readers += u32::from(rights.contains(Rights::READ));
         state.writers += u32::from(rights.contains(Rights::WRITE));
         state.lockers += u32::from(rights.contains(Rights::LOCK));
@@ -253,8 +224,17 @@ impl OpenInode {
     pub(super) fn begin_report(&self) -> Option<Report> {
         let mut state = self.lock();
         let keeps = state.needed().and(state.held);
+        let ends_writing = state.held.contains(Rights::WRITE) && !keeps.contains(Rights::WRITE);
         if keeps == state.held && state.unreported.is_none() {
             return None;
+        }
+        // While it is open for writing, whoever wants to know asks its data servers.
+        match ends_writing && state.gaps.take() {
+            true => {
+                let gaps = Unreported { end: state.own_end, mtime: DataTime::NONE, epoch: state.epoch, uncertain: true };
+                state.unreported = Some(gaps.merge(state.unreported));
+            }
+            false => state.gaps.kept_back(),
         }
         if !keeps.contains(Rights::APPEND) {
             state.appending = Appending::default();
@@ -364,9 +344,12 @@ impl OpenInode {
         RunningWrite { epoch: state.epoch, mtime_epoch: DataTime::epoch_of_writes(state.mtime_epoch) }
     }
 
-    /// The write ended at file offset `end`; with the time of it if all of it was acknowledged.
-    pub(super) fn end_write(&self, write: RunningWrite, end: u64, mtime: Option<DataTime>) {
+    /// The write of these ranges, in their order, ended; with the time of it if all of it was
+    /// acknowledged.
+    pub(super) fn end_write(&self, write: RunningWrite, written: &[FileRange], mtime: Option<DataTime>) {
         let mut state = self.lock();
+        let written = || written.iter().filter(|range| range.bytes > 0).map(|range| (range.offset, range.offset + range.bytes));
+        let end = written().next_back().map_or(0, |(_, end)| end);
         let (done, mtime) = (mtime.is_some(), mtime.unwrap_or(DataTime::NONE));
         state.mtime_epoch = state.mtime_epoch.max(mtime.epoch);
         state.writes_running -= 1;
@@ -374,10 +357,16 @@ impl OpenInode {
         if done && write.epoch == state.epoch {
             state.own_end = state.own_end.max(end);
             state.size = state.size.max(end);
+            written().for_each(|(start, end)| state.gaps.written(start, end));
         }
         let end = if done { end } else { 0 };
         let news = Unreported { end, mtime, epoch: write.epoch, uncertain: !done };
         state.unreported = Some(news.merge(state.unreported));
+    }
+
+    /// Holes were made in the file, or some of them were filled.
+    pub(super) fn changed_holes(&self) {
+        self.lock().gaps.made();
     }
 
     /// To be taken before a truncation is sent: a count of writes, `None` if some are running.
@@ -395,6 +384,7 @@ impl OpenInode {
         if quiet && attr.truncate_epoch >= state.epoch {
             (state.epoch, state.size, state.own_end) = (attr.truncate_epoch, attr.size, 0);
             state.unreported = None;
+            state.gaps.resized(attr.size);
         }
     }
 
@@ -408,6 +398,7 @@ impl OpenInode {
         }
         if attr.truncate_epoch > state.epoch {
             (state.epoch, state.size, state.own_end) = (attr.truncate_epoch, attr.size, 0);
+            state.gaps.forget();
         }
         let news = [state.unreported, state.reporting];
         // The server may have answered before it heard of a report that arrived since the question.
@@ -420,7 +411,7 @@ impl OpenInode {
             attr.written(mtime);
         }
         let unclear = news.into_iter().flatten().any(|news| news.uncertain || news.epoch != state.epoch);
-        if let (true, Some(capability)) = (unclear, state.any_capability()) {
+        if let (true, Some(capability)) = (unclear || state.gaps.any(), state.any_capability()) {
             return View::AskData(capability);
         }
         attr.size = attr.size.max(state.own_end);
@@ -433,6 +424,7 @@ impl OpenInode {
         if attr.truncate_epoch >= state.epoch {
             if attr.truncate_epoch > state.epoch {
                 (state.epoch, state.size, state.own_end) = (attr.truncate_epoch, 0, 0);
+                state.gaps.forget();
             }
             state.size = state.size.max(attr.size);
         }

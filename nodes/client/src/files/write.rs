@@ -73,11 +73,11 @@ impl<R: Runtime> Client<R> {
         }
         let lists = split(self.distribution(flow, file.inode()).await?, &ranges).map_err(|status| flow.error(status))?;
         let Some(last) = ranges.iter().rfind(|range| range.bytes > 0) else { return Ok(()) };
-        let end = file_end(last.offset, last.bytes).map_err(|status| flow.error(status))?;
+        file_end(last.offset, last.bytes).map_err(|status| flow.error(status))?;
         let inode = file.inode();
         let running = inode.begin_write();
         let outcome = self.write_messages(flow, inode, lists, &data, (running.mtime_epoch, sync)).await;
-        inode.end_write(running, end, outcome.as_ref().ok().copied());
+        inode.end_write(running, &ranges, outcome.as_ref().ok().copied());
         outcome.map(drop)
     }
 

@@ -271,6 +271,8 @@ pub(super) fn test_attr(handle: Handle, version: u64) -> Attr {
         truncate_epoch: 0,
         layout: weft_base::Layout { stripe_bytes: 4096, width: 1, first: 0, generation: 1 },
         bare: true,
+        born: weft_base::WallTime(0),
+        hole_bytes: 0,
     }
 }
 

@@ -15,7 +15,9 @@ use crate::step::Step;
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(crate) fn close(self: &Rc<Self>, peer: PeerId, header: &Header, request: CloseRequest) -> Result<Step> {
-        if let Some(step) = self.try_close(header, &request)? {
+        if !self.leaves_holes(header, &request)
+            && let Some(step) = self.try_close(header, &request)?
+        {
             return Ok(step);
         }
         let (this, answered) = (Rc::clone(self), *header);
@@ -44,7 +46,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let mut changes = 0;
         for close in &request.closes {
             let mut record = Record::default();
-            let plan = self.state.borrow().prepare_close(&cx, close, &mut record);
+            let plan = match self.leaves_holes(header, close) {
+                true => Ok(ClosePlan::AskData),
+                false => self.state.borrow().prepare_close(&cx, close, &mut record),
+            };
             outcomes.push(match plan {
                 Ok(ClosePlan::Done) => self.may_close(header, Op::CloseMany, &record).map(|()| {
                     changes += record.changes.len();
@@ -65,6 +70,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.change_and_answer(header, &mut record, &body);
         }
         Ok(Step::Answer(body, changes))
+    }
+
+    fn leaves_holes(&self, header: &Header, request: &CloseRequest) -> bool {
+        self.state.borrow().leaves_holes(&self.context(header.request.client), request)
     }
 
     fn may_close(&self, header: &Header, op: Op, record: &Record) -> Result<()> {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use weft_base::{DataTime, Handle, Layout, Result, Status};
 use weft_layout::file_bytes;
-use weft_namespace::{InodeFlags, Record};
+use weft_namespace::{DataState, InodeFlags, Record};
 use weft_rt::{ServerRuntime, join_all};
 use weft_wire::ops::ObjectStatRequest;
 
@@ -37,8 +37,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 }
                 (inode.layout, state.distribution(handle, &inode.layout)?, inode.truncate_epoch)
             };
-            let (sizes, mtime) = self.ask_sizes(handle, layout).await?;
-            let size = file_bytes(&distribution, sizes);
+            let (sizes, allocated_bytes, mtime) = self.ask_sizes(handle, layout).await?;
+            let told = DataState { size: file_bytes(&distribution, sizes), allocated_bytes, mtime, truncate_epoch: epoch };
             let mut record = Record::default();
             let mut state = self.state.borrow_mut();
             if state.inode(handle)?.truncate_epoch != epoch {
@@ -46,28 +46,30 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             }
             // Before the record is made: whether somebody still writes decides what it says.
             state.made_certain(handle);
-            state.prepare_sizes(handle, epoch, size, mtime, &mut record);
+            state.prepare_sizes(handle, &told, &mut record);
             drop(state);
             self.change_in_flow(&mut record);
             return Ok(());
         }
     }
 
-    /// Of the datafiles, in their order, and the time of the newest write.
-    async fn ask_sizes(&self, handle: Handle, layout: Layout) -> Result<(Vec<u64>, DataTime)> {
+    /// Of the datafiles, in their order, the bytes that they take together, and the time of the
+    /// newest write.
+    pub(super) async fn ask_sizes(&self, handle: Handle, layout: Layout) -> Result<(Vec<u64>, u64, DataTime)> {
         let deadline = self.rt.now() + ASK_NS;
         let answers = join_all((0..u32::from(layout.width)).map(|index| {
             let request = ObjectStatRequest { handle, index, capability: self.manage(handle) };
             async move { self.call_datafile(&layout, index, &request, deadline).await }
         }))
         .await;
-        let mut mtime = DataTime::NONE;
+        let (mut allocated_bytes, mut mtime) = (0u64, DataTime::NONE);
         let mut sizes = Vec::with_capacity(answers.len());
         for answer in answers {
             let answer = answer?;
             mtime = mtime.later(answer.mtime);
+            allocated_bytes = allocated_bytes.saturating_add(answer.allocated_bytes);
             sizes.push(answer.size);
         }
-        Ok((sizes, mtime))
+        Ok((sizes, allocated_bytes, mtime))
     }
 }

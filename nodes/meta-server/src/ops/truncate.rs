@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use weft_base::{ClientId, Handle, Layout, MILLISECOND, Nanos, Result, SECOND, Status, StripeIndex};
 use weft_layout::{Distribution, local_bytes};
-use weft_namespace::{Inode, InodeFlags, Record, SizePlan};
+use weft_namespace::{Inode, InodeFlags, Record, SizePlan, truncated};
 use weft_rt::{PeerId, ServerRuntime, join_all};
 use weft_wire::ops::{ObjectTruncateRequest, OpenRequest, SetAttrRequest};
 use weft_wire::{Capability, Header, Op, Operation, Rights, Wire};
@@ -35,6 +35,7 @@ struct Cut {
     size: u64,
     truncate_epoch: u32,
     datafiles: u32,
+    may_have_holes: bool,
 }
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
@@ -119,8 +120,14 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         drop(waits);
         let Some(cut) = self.cut(handle) else { return };
         join_all((0..cut.datafiles).map(|index| self.cut_datafile(handle, &cut, index))).await;
+        // Where the holes are that were cut off only the data servers know. Without their answer
+        // it stays an estimate, until somebody has written.
+        let allocated_bytes = match cut.may_have_holes {
+            true => self.ask_sizes(handle, cut.layout).await.ok().map(|(_, allocated_bytes, _)| allocated_bytes),
+            false => None,
+        };
         let mut record = Record::default();
-        if self.state.borrow().prepare_truncated(handle, &mut record) {
+        if self.state.borrow().prepare_truncated(handle, allocated_bytes, &mut record) {
             self.change(&mut record);
         }
         self.shell.release();
@@ -133,7 +140,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let Inode { layout, truncating_to: size, truncate_epoch, .. } = *inode;
         // What has strips that make no sense is cut nowhere.
         let distribution = state.distribution(handle, &layout).ok()?;
-        Some(Cut { layout, distribution, size, truncate_epoch, datafiles })
+        let may_have_holes = truncated(inode).hole_bytes() > 0;
+        Some(Cut { layout, distribution, size, truncate_epoch, datafiles, may_have_holes })
     }
 
     async fn cut_datafile(&self, handle: Handle, cut: &Cut, index: u32) {

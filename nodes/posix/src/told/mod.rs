@@ -205,6 +205,8 @@ mod tests {
             truncate_epoch: 0,
             layout: Layout { stripe_bytes: 4096, width: 1, first: 0, generation: 1 },
             bare: true,
+            born: WallTime(0),
+            hole_bytes: 0,
         }
     }
 

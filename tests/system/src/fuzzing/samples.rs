@@ -237,6 +237,8 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         truncate_epoch: 1,
         layout,
         bare: true,
+        born: WallTime(77),
+        hole_bytes: 4096,
     };
     let capability = Some(about.capability(Rights::READ));
     let partitions =

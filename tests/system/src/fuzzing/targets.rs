@@ -173,6 +173,8 @@ pub fn record(bytes: &[u8]) {
     if let Ok(record) = Record::decode(Bytes::copy_from_slice(bytes)) {
         let mut again = Vec::new();
         record.encode(&mut again);
+        // The version before is read, too; what both have is written alike.
+        again[0] = bytes[0];
         match bytes.strip_prefix(&again[..]) {
             Some(rest) if record.changes.iter().any(has_strips) => skips_only_extensions(rest, &[]),
             Some([0, rest @ ..]) => skips_only_extensions(rest, &[]),
