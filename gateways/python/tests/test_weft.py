@@ -180,6 +180,23 @@ class Files(Case):
         [thread.join() for thread in threads]
         self.assertEqual(wrong, [])
 
+    def test_appends_follow_each_other(self):
+        other = weft.FileSystem(NAME)
+        self.addCleanup(other.close)
+
+        def append(fs, word):
+            with fs.open(self.at("log"), "ab", buffering=0) as file:
+                for number in range(25):
+                    file.write(b"%s %d\n" % (word, number))
+
+        threads = [threading.Thread(target=append, args=one) for one in ((self.fs, b"a"), (self.fs, b"b"), (other, b"c"))]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        lines = self.fs.read_bytes(self.at("log")).splitlines()
+        for word in (b"a", b"b", b"c"):
+            self.assertEqual([line for line in lines if line.startswith(word)], [b"%s %d" % (word, number) for number in range(25)])
+        self.assertEqual(len(lines), 75)
+
     def test_many_files(self):
         paths, contents = self.fill(300)
         self.assertEqual(self.fs.read_many(paths), contents)

@@ -83,3 +83,34 @@ assert weft.__version__ == found.version
     ok(pip.arg(dir.path().join("pip")).arg(wheel));
     ok(python().args(["-c", "import weft"]).env("PYTHONPATH", dir.path().join("pip")));
 }
+
+#[test]
+fn a_silent_server_ends_a_call_in_time() {
+    let Some(dir) = installed("a_silent_server_ends_a_call_in_time") else { return };
+    let fs = FileSystem::up(&["--meta", "1", "--data", "1"]);
+    let program = r#"
+import os, signal, sys, weft
+fs = weft.FileSystem(sys.argv[1], timeout=1)
+fs.write_bytes("/file", b"words")
+file = fs.open("/file", "rb", buffering=0)
+server = int(sys.argv[2])
+os.kill(server, signal.SIGSTOP)
+try:
+    for call in (lambda: fs.stat("/file"), lambda: fs.read_many(["/file"]), lambda: fs.write_bytes("/new", b"x"), file.stat):
+        try:
+            call()
+        except TimeoutError as error:
+            assert sys.argv[3] in str(error) and "weft status" in str(error), error
+        else:
+            raise AssertionError("an answer of a server that is stopped")
+finally:
+    os.kill(server, signal.SIGCONT)
+assert fs.read_bytes("/file") == b"words"
+file.close()
+fs.close()
+"#;
+    let server = fs.pid("meta0").expect("it runs").to_string();
+    let mut python = python();
+    python.arg("-c").arg(program).arg(fs.state()).args([&server, "meta0"]);
+    ok(python.env("PYTHONPATH", dir.path().join("site")));
+}
