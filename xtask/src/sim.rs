@@ -42,6 +42,9 @@ pub struct Arguments {
     /// Most clients keep what they are told under leases.
     #[arg(long, conflicts_with_all = ["renames", "growing"])]
     leases: bool,
+    /// The names of directories are spread over servers; every second seed with leases.
+    #[arg(long, conflicts_with_all = ["renames", "growing", "leases"])]
+    split: bool,
     /// Ends after so many seeds that failed.
     #[arg(long, default_value_t = 5)]
     failures: u64,
@@ -145,6 +148,7 @@ fn run_one(seed: u64, arguments: &Arguments) -> Report {
         Arguments { renames: true, .. } => Plan::renames(seed, arguments.ops),
         Arguments { growing: true, .. } => Plan::growing(seed, arguments.ops),
         Arguments { leases: true, .. } => Plan::leased(seed, arguments.ops),
+        Arguments { split: true, .. } => Plan::split(seed, arguments.ops),
         _ => Plan::new(seed, arguments.ops),
     };
     let mut report = run_plan(&plan, arguments.verbose);

@@ -27,12 +27,14 @@ pub enum HintName {
     StripeSize,
     /// `no_metafile`: files without attributes of their own (section 3.2).
     NoMetafile,
+    /// `presplit`: over how many metadata servers the names of a new directory are spread.
+    Presplit,
 }
 
 impl HintName {
     /// All of them.
-    pub const ALL: [HintName; 5] =
-        [HintName::DistName, HintName::DistParams, HintName::NumDfiles, HintName::StripeSize, HintName::NoMetafile];
+    pub const ALL: [HintName; 6] =
+        [HintName::DistName, HintName::DistParams, HintName::NumDfiles, HintName::StripeSize, HintName::NoMetafile, HintName::Presplit];
 
     /// Without a prefix.
     pub fn short(self) -> &'static str {
@@ -42,6 +44,7 @@ impl HintName {
             HintName::NumDfiles => "num_dfiles",
             HintName::StripeSize => "stripe_size",
             HintName::NoMetafile => "no_metafile",
+            HintName::Presplit => "presplit",
         }
     }
 
@@ -53,6 +56,7 @@ impl HintName {
             HintName::NumDfiles => "user.weft.num_dfiles",
             HintName::StripeSize => "user.weft.stripe_size",
             HintName::NoMetafile => "user.weft.no_metafile",
+            HintName::Presplit => "user.weft.presplit",
         }
     }
 
@@ -88,6 +92,8 @@ pub enum BadHint {
     Datafiles,
     /// No whole number from 0.
     NoMetafile,
+    /// Neither `all` nor a number of servers from 1 to 4096.
+    Presplit,
     /// `stripe_size` and `dist_params` name different sizes.
     TwoStripeSizes,
     /// `dist_name` says `basic` and `num_dfiles` more than 1.
@@ -108,6 +114,7 @@ impl fmt::Display for BadHint {
             BadHint::StripeSize => "stripe_size is a power of two from 4096 to 67108864 (bytes)",
             BadHint::Datafiles => "num_dfiles is a number from 1 to 4096",
             BadHint::NoMetafile => "no_metafile is 1 (on) or 0 (off)",
+            BadHint::Presplit => "presplit is a number of metadata servers from 1 to 4096, or all",
             BadHint::TwoStripeSizes => "stripe_size and dist_params name different sizes: clear one of them first",
             BadHint::BasicHasOneDatafile => "files of the distribution basic have one datafile, and num_dfiles says more",
         })
@@ -140,7 +147,12 @@ pub struct Hints {
     pub width: Option<u16>,
     /// `no_metafile`, if it is on.
     pub no_metafile: bool,
+    /// `presplit`: a number of servers; `all` is [`PRESPLIT_MAX`].
+    pub presplit: Option<u16>,
 }
+
+/// Most servers over which the names of one directory are spread.
+pub const PRESPLIT_MAX: u16 = 4096;
 
 impl Hints {
     /// Takes the value of an attribute in, as programs give it: text, perhaps with a NUL behind it
@@ -175,6 +187,11 @@ impl Hints {
             HintName::StripeSize => self.stripe_bytes = Some(stripe_bytes(text).ok_or(BadHint::StripeSize)?),
             // Any number but 0 means on (section 4.2.3).
             HintName::NoMetafile => self.no_metafile = decimal(text).ok_or(BadHint::NoMetafile)? != 0,
+            HintName::Presplit => {
+                let servers = if text == "all" { Some(PRESPLIT_MAX.into()) } else { decimal(text) };
+                let servers = servers.and_then(|servers| u16::try_from(servers).ok());
+                self.presplit = Some(servers.filter(|servers| (1..=PRESPLIT_MAX).contains(servers)).ok_or(BadHint::Presplit)?);
+            }
         }
         Ok(())
     }
@@ -265,6 +282,9 @@ mod tests {
             (HintName::NumDfiles, "", BadHint::Datafiles),
             (HintName::NoMetafile, "yes", BadHint::NoMetafile),
             (HintName::NoMetafile, "-1", BadHint::NoMetafile),
+            (HintName::Presplit, "0", BadHint::Presplit),
+            (HintName::Presplit, "4097", BadHint::Presplit),
+            (HintName::Presplit, "every", BadHint::Presplit),
         ];
         for (name, value, why) in bad {
             let mut hints = Hints::default();
@@ -272,6 +292,15 @@ mod tests {
             assert_eq!(hints, Hints::default());
         }
         assert_eq!(Hints::default().set(HintName::NumDfiles, b"\xff"), Err(BadHint::Datafiles));
+    }
+
+    #[test]
+    fn names_may_be_spread_over_some_servers_or_all() {
+        let of = |value: &[u8]| {
+            let mut hints = Hints::default();
+            hints.set(HintName::Presplit, value).map(|()| hints.presplit)
+        };
+        assert_eq!((of(b"4"), of(b"all"), of(b"1\0")), (Ok(Some(4)), Ok(Some(PRESPLIT_MAX)), Ok(Some(1))));
     }
 
     #[test]

@@ -4,10 +4,10 @@
 
 use bytes::Bytes;
 use weft_base::{ClientId, FileKind, Handle, RequestId, Result, ServerId, Status, WallTime, extension_header};
-use weft_wire::ops::{TxId, TxPart};
+use weft_wire::ops::{PartitionMap, TxId, TxPart};
 use weft_wire::{Reader, Rights, Wire, wire_struct};
 
-use crate::Inode;
+use crate::{Inode, PartitionInode};
 
 /// Version of the encoding of records.
 pub const RECORD_VERSION: u8 = 4;
@@ -164,6 +164,33 @@ pub enum Change {
         /// The client.
         client: ClientId,
     },
+    /// Some names of a directory are here, as the map says, and this is what is known of it. Where
+    /// its inode is, only the map counts.
+    PutPartition {
+        /// The directory.
+        dir: Handle,
+        /// Who holds which names.
+        map: PartitionMap,
+        /// What the inode says, for those who work with the names.
+        known: PartitionInode,
+    },
+    /// No name of the directory is here any more.
+    DeletePartition {
+        /// The directory.
+        dir: Handle,
+    },
+    /// Entries here, of a directory whose inode is elsewhere, have changed: the new times and
+    /// version of what is here.
+    TouchPartition {
+        /// The directory.
+        dir: Handle,
+        /// Time of the change of its entries.
+        mtime: WallTime,
+        /// Time of the change of its inode.
+        ctime: WallTime,
+        /// Its version.
+        version: u64,
+    },
     /// Handles below this were given out (48-bit counter of this server).
     PutCounter {
         /// The next free counter.
@@ -212,6 +239,9 @@ wire_for_changes! {
     17 DeleteLocker { client }
     18 PutHolder { client }
     19 DeleteHolder { client }
+    20 PutPartition { dir, map, known }
+    21 DeletePartition { dir }
+    22 TouchPartition { dir, mtime, ctime, version }
 }
 
 /// What an operation does to the volatile table of open files.
@@ -336,7 +366,7 @@ mod tests {
         let (handle, dir) = (Handle(3), Handle(1));
         let prepared = Prepared { parts: vec![TxPart::MoveToken {}], handles: vec![Handle(0)], time: WallTime(4) };
         vec![
-            Change::PutInode { handle, inode },
+            Change::PutInode { handle, inode: inode.clone() },
             Change::DeleteInode { handle },
             Change::PutEntry { dir, name: name.clone(), handle, kind: FileKind::Symlink },
             Change::DeleteEntry { dir, name: name.clone() },
@@ -355,6 +385,9 @@ mod tests {
             Change::PutCounter { next: 77 },
             Change::PutHolder { client: ClientId(6) },
             Change::DeleteHolder { client: ClientId(6) },
+            Change::PutPartition { dir, map: PartitionMap::even(&[ServerId(1), ServerId(0)]), known: PartitionInode::of(&inode) },
+            Change::DeletePartition { dir },
+            Change::TouchPartition { dir, mtime: WallTime(1), ctime: WallTime(2), version: 3 },
         ]
     }
 

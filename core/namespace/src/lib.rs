@@ -20,6 +20,7 @@ mod locks;
 mod open_files;
 mod opens;
 mod ops;
+mod partitions;
 mod placement;
 mod replies;
 mod snapshot;
@@ -37,6 +38,7 @@ pub use ops::{
     ClosePlan, CycleCheck, DataState, RenamePlan, RenameSource, RenameTarget, SizePlan, XATTR_NAME_BYTES_MAX, XATTR_TOTAL_BYTES_MAX,
     XATTR_VALUE_BYTES_MAX, truncated,
 };
+pub use partitions::{PartitionInode, removal_over};
 pub use placement::Placement;
 pub use replies::Admission;
 pub use snapshot::SnapshotCursor;

@@ -48,8 +48,10 @@ fn locked(part: &TxPart) -> Locked<'_> {
         TxPart::InsertEntry { dir, name, .. } | TxPart::RemoveEntry { dir, name, .. } => Locked::Name(*dir, name),
         TxPart::RemoveDirectory { dir, .. } | TxPart::SetParent { dir, .. } => Locked::Inode(*dir),
         TxPart::ChangeLinks { handle, .. } => Locked::Inode(*handle),
+        TxPart::ChangePartition { dir, .. } | TxPart::RemovePartition { dir, .. } => Locked::Inode(*dir),
+        TxPart::MakePartition { dir, .. } if *dir != Handle(0) => Locked::Inode(*dir),
         // Nobody knows its handle before it is agreed to; then see `lock`.
-        TxPart::MakeDirectory { .. } | TxPart::InheritHints { .. } => Locked::Nothing,
+        TxPart::MakeDirectory { .. } | TxPart::InheritHints { .. } | TxPart::MakePartition { .. } => Locked::Nothing,
         TxPart::MoveToken {} => Locked::MoveToken,
     }
 }
@@ -66,7 +68,7 @@ impl Locks {
             // To remove a directory, nobody may be about to change its entries.
             Locked::Inode(handle) => {
                 let entries = self.names.get(&handle).into_iter().flat_map(BTreeMap::values);
-                let closes = matches!(part, TxPart::RemoveDirectory { .. });
+                let closes = matches!(part, TxPart::RemoveDirectory { .. } | TxPart::RemovePartition { .. });
                 mine(self.inodes.get(&handle)) && (!closes || entries.into_iter().all(|lock| lock.tx == tx))
             }
             Locked::Nothing => true,

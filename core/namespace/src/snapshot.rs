@@ -4,7 +4,8 @@ use bytes::Bytes;
 use weft_base::{ClientId, Handle};
 
 use crate::change::encode;
-use crate::{Change, State};
+use crate::partitions::Partition;
+use crate::{Change, PartitionInode, State};
 
 /// Where the next slice of a snapshot begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub enum SnapshotCursor {
     Start,
     /// Inodes (with targets and extended attributes) from this handle on.
     Inodes(Handle),
+    /// Directories that are split, from this handle on.
+    Partitions(Handle),
     /// Entries of this directory behind this cookie, then further directories.
     Entries(Handle, u64),
     /// Answers to this client from this sequence on, then further clients.
@@ -41,6 +44,7 @@ impl State {
                 SnapshotCursor::Inodes(Handle(0))
             }
             SnapshotCursor::Inodes(first) => self.inodes_from(first, max_changes, &mut changes),
+            SnapshotCursor::Partitions(first) => self.partitions_from(first, max_changes, &mut changes),
             SnapshotCursor::Entries(dir, cookie) => self.entries_from(dir, cookie, max_changes, &mut changes),
             SnapshotCursor::Replies(client, sequence) => self.replies_from(client, sequence, max_changes, &mut changes),
             SnapshotCursor::End => SnapshotCursor::End,
@@ -59,6 +63,21 @@ impl State {
             }
             for (name, value) in self.xattrs.of(handle) {
                 changes.push(Change::PutXattr { handle, name: name.clone(), value: value.clone() });
+            }
+        }
+        SnapshotCursor::Partitions(Handle(0))
+    }
+
+    fn partitions_from(&self, first: Handle, max_changes: usize, changes: &mut Vec<Change>) -> SnapshotCursor {
+        for (dir, Partition { map, inode }) in self.split().range(first..) {
+            if changes.len() >= max_changes {
+                return SnapshotCursor::Partitions(*dir);
+            }
+            changes.push(Change::PutPartition { dir: *dir, map: map.clone(), known: PartitionInode::of(inode) });
+            // Attributes of an inode that is here came with it.
+            if self.inodes.get(*dir).is_none() {
+                let attributes = self.xattrs.of(*dir);
+                changes.extend(attributes.map(|(name, value)| Change::PutXattr { handle: *dir, name: name.clone(), value: value.clone() }));
             }
         }
         SnapshotCursor::Entries(Handle(0), 0)

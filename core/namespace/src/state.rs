@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use weft_base::{Attr, ClientId, Credentials, FileKind, Handle, ROOT_HANDLE, RequestId, Result, ServerId, Status, WallTime};
-use weft_wire::ops::{DirTarget, FileState, PartitionMap, TxId, TxPart};
+use weft_wire::ops::{FileState, TxId, TxPart};
 use weft_wire::{Capability, ClusterKey, NameKey, Rights};
 
 use crate::change::Prepared;
@@ -13,6 +13,7 @@ use crate::flagged::{Flagged, Flags};
 use crate::graves::Graves;
 use crate::locks::Locks;
 use crate::opens::Opens;
+use crate::partitions::Partition;
 use crate::placement::Placement;
 use crate::replies::Replies;
 use crate::table::InodeTable;
@@ -71,6 +72,8 @@ pub struct State {
     pub(crate) placement: Placement,
     pub(crate) inodes: InodeTable,
     pub(crate) directories: BTreeMap<Handle, Directory>,
+    /// Directories of which some names are here and others elsewhere.
+    split: BTreeMap<Handle, Partition>,
     pub(crate) targets: BTreeMap<Handle, Bytes>,
     pub(crate) xattrs: Xattrs,
     pub(crate) transactions: Transactions,
@@ -98,6 +101,7 @@ impl State {
             placement: Placement::default(),
             inodes: InodeTable::default(),
             directories: BTreeMap::new(),
+            split: BTreeMap::new(),
             targets: BTreeMap::new(),
             xattrs: Xattrs::default(),
             transactions: Transactions::default(),
@@ -185,6 +189,13 @@ impl State {
                 self.lockers.remove(&client);
             }
             Change::PutCounter { next } => self.next_counter = self.next_counter.max(next),
+            Change::PutPartition { dir, map, known } => self.put_partition(dir, map, known),
+            Change::DeletePartition { dir } => self.delete_partition(dir),
+            Change::TouchPartition { dir, mtime, ctime, version } => {
+                if let Some(Partition { inode, .. }) = self.split.get_mut(&dir) {
+                    (inode.mtime, inode.ctime, inode.version) = (mtime, ctime, version);
+                }
+            }
             Change::PutHolder { client } => drop(self.holders.insert(client)),
             Change::DeleteHolder { client } => drop(self.holders.remove(&client)),
         }
@@ -253,6 +264,16 @@ impl State {
         self.inodes.len()
     }
 
+    /// Directories of which some names are here and others elsewhere.
+    pub(crate) fn split(&self) -> &BTreeMap<Handle, Partition> {
+        &self.split
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn split_mut(&mut self) -> &mut BTreeMap<Handle, Partition> {
+        &mut self.split
+    }
+
     /// What all extended attributes take in memory, about, in bytes.
     pub fn xattr_bytes(&self) -> u64 {
         self.xattrs.bytes()
@@ -301,23 +322,6 @@ impl State {
         }
     }
 
-    /// The inode of a directory whose entries are here: all of them, whatever map the asking side
-    /// knows, since directories have one partition, with the inode.
-    ///
-    /// # Errors
-    /// [`Status::NotFound`] if it was removed, [`Status::NotDirectory`], and as [`State::inode`].
-    pub fn directory(&self, at: &DirTarget) -> Result<&Inode> {
-        let inode = self.inode(at.dir).map_err(|status| match status {
-            // Handles are never used again: it was removed, and nothing has a name in it.
-            Status::Stale => Status::NotFound,
-            status => status,
-        })?;
-        if !inode.is_directory() {
-            return Err(Status::NotDirectory);
-        }
-        Ok(inode)
-    }
-
     /// The attributes of an object whose inode is `inode`.
     pub fn attr(&self, handle: Handle, inode: &Inode) -> Attr {
         let directory = if inode.is_directory() { self.directories.get(&handle) } else { None };
@@ -345,11 +349,6 @@ impl State {
             ask_data: (elsewhere || is_filled || is_classic).then(|| cx.capability(handle, rights)),
             partitions: inode.is_directory().then(|| self.partitions(handle)),
         }
-    }
-
-    /// The map of a directory's entries: one partition, with the inode.
-    pub fn partitions(&self, dir: Handle) -> PartitionMap {
-        PartitionMap::whole(dir.server())
     }
 
     /// Checks that an inode may be looked at now.
@@ -444,19 +443,18 @@ impl State {
         self.transactions.decided.contains_key(&tx)
     }
 
-    /// Locks a coordinator's own parts; they have been prepared.
-    pub fn lock_own(&mut self, tx: TxId, parts: &[TxPart]) {
+    /// Locks a coordinator's own parts; they have been prepared, and make this directory, if any:
+    /// nothing else gets its handle meanwhile.
+    pub fn lock_own(&mut self, tx: TxId, parts: &[TxPart], made: Option<Handle>) {
+        if let Some(made) = made {
+            self.saw_handle(made);
+        }
         self.transactions.locks.lock(tx, LockMode::Own, parts, None);
     }
 
     /// Releases a coordinator's own locks.
     pub fn unlock_own(&mut self, tx: TxId, parts: &[TxPart]) {
         self.transactions.locks.unlock(tx, parts, None);
-    }
-
-    /// The change that records new times of a directory whose entries change at `now`.
-    pub(crate) fn touch(&self, dir: Handle, inode: &Inode, now: WallTime) -> Change {
-        Change::Touch { handle: dir, mtime: now, ctime: inode.ctime.max(now), version: inode.version + 1 }
     }
 
     /// What happens to a file that is no directory when its link count changes by `delta`.

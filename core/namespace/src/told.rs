@@ -11,8 +11,10 @@ use crate::{Change, Inode, InodeFlags};
 /// The changes of names and files in one record, in their order.
 pub fn told(changes: &[Change]) -> Vec<ToldChange> {
     let mut told = Names::of(changes).told();
-    // Objects of names and of transactions are told by their names.
-    if told.is_empty() && transaction(changes).is_none() {
+    // Objects of names are told by their names, those of transactions where these were decided:
+    // that has names, or changes a directory that is split.
+    let is_decision = changes.iter().any(|change| matches!(change, Change::PutDecided { .. }));
+    if told.is_empty() && (is_decision || transaction(changes).is_none()) {
         told.extend(of_objects(changes));
     }
     told
@@ -42,7 +44,7 @@ impl<'a> Names<'a> {
             match change {
                 Change::DeleteEntry { dir, name } => names.gone.push((*dir, name)),
                 Change::PutEntry { dir, name, handle, kind } => names.made.push((*dir, name, *handle, *kind)),
-                Change::Touch { mtime, .. } => names.time = names.time.max(*mtime),
+                Change::Touch { mtime, .. } | Change::TouchPartition { mtime, .. } => names.time = names.time.max(*mtime),
                 _ => {}
             }
         }

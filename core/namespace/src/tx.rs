@@ -2,11 +2,12 @@
 //! when it is decided. The same parts make up changes that stay on one server; then both happen at
 //! once.
 
+use bytes::Bytes;
 use weft_base::{Credentials, Handle, Result, ServerId, Status, WallTime, check_name};
 use weft_wire::ops::{TxId, TxPart};
 
 use crate::access::check_owner;
-use crate::{Change, Inode, InodeFlags, Prepared, Record, State, WRITE, may_access};
+use crate::{Change, Inode, InodeFlags, PartitionInode, Prepared, Record, State, WRITE, may_access};
 
 /// Names that one inode may have at most.
 const LINKS_MAX: u32 = i32::MAX as u32;
@@ -52,6 +53,23 @@ impl State {
                 // The directory that the part before made.
                 TxPart::InheritHints { .. } if made > 0 => Handle::new(self.settings.server, self.next_counter + made - 1),
                 TxPart::InheritHints { .. } => return Err(Status::Invalid),
+                TxPart::MakePartition { dir: Handle(0), .. } if made > 0 => Handle::new(self.settings.server, self.next_counter + made - 1),
+                TxPart::MakePartition { dir, .. } => {
+                    let is_new = dir.server() != self.settings.server && *dir != Handle(0) && self.partition(*dir).is_none();
+                    if is_new { *dir } else { return Err(Status::Invalid) }
+                }
+                TxPart::ChangePartition { dir, .. } => {
+                    self.prepare_partition(*dir, conflict)?;
+                    *dir
+                }
+                TxPart::RemovePartition { dir, must_own } => {
+                    let inode = self.prepare_partition(*dir, conflict)?;
+                    check_owner(who, inode, *must_own)?;
+                    if self.directories.get(dir).is_some_and(|directory| directory.len() > 0) {
+                        return Err(Status::NotEmpty);
+                    }
+                    *dir
+                }
                 TxPart::RemoveDirectory { dir, must_own } => {
                     let inode = self.prepare_inode(*dir, who, *must_own)?;
                     if !inode.is_directory() {
@@ -59,6 +77,9 @@ impl State {
                     }
                     if inode.parent() == *dir {
                         return Err(Status::Invalid);
+                    }
+                    if self.is_split(*dir) {
+                        return Err(Status::StaleMap);
                     }
                     if self.directories.get(dir).is_some_and(|directory| directory.len() > 0) {
                         return Err(Status::NotEmpty);
@@ -135,10 +156,8 @@ impl State {
     }
 
     fn check_entry_change(&self, dir: Handle, name: &[u8], leads_to: Option<Handle>, who: &Credentials, conflict: Status) -> Result<()> {
-        let inode = self.inode(dir)?;
-        if !inode.is_directory() {
-            return Err(Status::NotDirectory);
-        }
+        let inode = self.prepare_partition(dir, conflict)?;
+        self.check_holds(dir, name)?;
         self.check_directory(who, inode, true)?;
         if self.entry(dir, name).map(|(handle, _)| handle) == leads_to { Ok(()) } else { Err(conflict) }
     }
@@ -158,11 +177,15 @@ impl State {
                 let inode = Inode::new_directory(*parent, *mode, *uid, *gid, *layout, now);
                 record.changes.push(Change::PutInode { handle: made, inode });
             }
-            TxPart::InheritHints { hints } => record.changes.extend(hints.iter().map(|(name, value)| Change::PutXattr {
-                handle: made,
-                name: name.clone(),
-                value: value.clone(),
-            })),
+            TxPart::InheritHints { hints } => record.changes.extend(hints.iter().map(|(name, value)| put_xattr(made, name, value))),
+            TxPart::MakePartition { map, mode, uid, gid, layout, hints, .. } => {
+                let inode = Inode::new_directory(Handle(0), *mode, *uid, *gid, *layout, now);
+                record.changes.push(Change::PutPartition { dir: made, map: map.clone(), known: PartitionInode::of(&inode) });
+                if made.server() != self.settings.server {
+                    record.changes.extend(hints.iter().map(|(name, value)| put_xattr(made, name, value)));
+                }
+            }
+            TxPart::ChangePartition { .. } | TxPart::RemovePartition { .. } => self.commit_partition(part, now, record),
             TxPart::RemoveDirectory { dir, .. } => record.changes.push(Change::DeleteInode { handle: *dir }),
             TxPart::ChangeLinks { handle, delta, .. } => {
                 if let Some(inode) = self.inodes.get(*handle) {
@@ -180,7 +203,7 @@ impl State {
     }
 
     fn touch_if_there(&self, dir: Handle, now: WallTime, record: &mut Record) {
-        if let Some(inode) = self.inodes.get(dir) {
+        if let Some(inode) = self.known_inode(dir) {
             record.changes.push(self.touch(dir, inode, now));
         }
     }
@@ -199,13 +222,17 @@ pub fn made_directory(parts: &[TxPart], handles: &[Handle]) -> Option<Handle> {
     parts.iter().zip(handles).find_map(|(part, handle)| made(part).then_some(*handle))
 }
 
-/// Lets the names that a transaction gives to the directory that it makes lead there.
-pub fn lead_to_made(parts: &mut [TxPart], made: Handle) {
+/// Lets what a transaction gives to the directory that it makes lead there.
+pub fn lead_to_made<'a>(parts: impl IntoIterator<Item = &'a mut TxPart>, made: Handle) {
     for part in parts {
-        if let TxPart::InsertEntry { handle, .. } = part
+        if let TxPart::InsertEntry { handle, .. } | TxPart::MakePartition { dir: handle, .. } = part
             && *handle == Handle(0)
         {
             *handle = made;
         }
     }
+}
+
+fn put_xattr(handle: Handle, name: &Bytes, value: &Bytes) -> Change {
+    Change::PutXattr { handle, name: name.clone(), value: value.clone() }
 }

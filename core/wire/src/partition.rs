@@ -7,7 +7,7 @@
 use std::hash::Hasher;
 
 use siphasher::sip::SipHasher24;
-use weft_base::{FsId, Result, ServerId, Status};
+use weft_base::{FsId, Handle, Result, ServerId, Status};
 
 use crate::{ClusterKey, Reader, Wire};
 
@@ -86,6 +86,15 @@ impl PartitionMap {
         if epoch > 0 && in_order && of_names && whole { Ok(PartitionMap { epoch, ranges }) } else { Err(Status::BadMessage) }
     }
 
+    /// The map of a directory whose names are spread evenly over these servers, of which there is
+    /// at least one, in the order of the hashes.
+    pub fn even(servers: &[ServerId]) -> PartitionMap {
+        assert!(!servers.is_empty() && servers.len() <= RANGES_MAX, "a directory has between one and {RANGES_MAX} ranges");
+        let width = HASH_MAX / servers.len() as u64 + 1;
+        let ranges = servers.iter().zip(0..).map(|(server, at)| Partition { first: at * width, server: *server });
+        PartitionMap { epoch: 1, ranges: ranges.collect() }
+    }
+
     /// The map of a directory that was never split.
     pub fn whole(server: ServerId) -> PartitionMap {
         PartitionMap { epoch: 1, ranges: vec![Partition { first: 0, server }] }
@@ -100,6 +109,19 @@ impl PartitionMap {
     pub fn only_server(&self) -> Option<ServerId> {
         let first = self.ranges.first()?.server;
         self.ranges.iter().all(|range| range.server == first).then_some(first)
+    }
+
+    /// True if the names are not all with the server of the directory's inode.
+    pub fn is_split(&self, dir: Handle) -> bool {
+        self.ranges.iter().any(|range| range.server != dir.server())
+    }
+
+    /// The servers that hold names, each once, in their order.
+    pub fn servers(&self) -> Vec<ServerId> {
+        let mut servers: Vec<ServerId> = self.ranges.iter().map(|range| range.server).collect();
+        servers.sort_unstable();
+        servers.dedup();
+        servers
     }
 
     /// The server of the names with this hash.
@@ -182,6 +204,22 @@ mod tests {
         assert_eq!(halves.only_server(), None);
         assert_eq!(PartitionMap::whole(ServerId(4)).only_server(), Some(ServerId(4)));
         assert_eq!(PartitionMap::whole(ServerId(4)).last_of_range(9), u64::MAX);
+    }
+
+    #[test]
+    fn even_ranges_are_of_one_width() {
+        for count in [1, 2, 3, 7, RANGES_MAX] {
+            let servers: Vec<ServerId> = (0..count).map(|at| ServerId((at % 100) as u16)).collect();
+            let map = PartitionMap::even(&servers);
+            assert_eq!(PartitionMap::new(1, map.ranges.clone()), Ok(map.clone()), "a map as any other");
+            let width = HASH_MAX / count as u64 + 1;
+            assert_eq!((map.server(0), map.server(HASH_MAX)), (servers[0], servers[count - 1]));
+            assert!(map.ranges.windows(2).all(|pair| pair[1].first - pair[0].first == width));
+            assert!(HASH_MAX - map.ranges[count - 1].first <= width, "the last one, too");
+        }
+        let map = PartitionMap::even(&[ServerId(2), ServerId(0), ServerId(2)]);
+        assert_eq!(map.servers(), [ServerId(0), ServerId(2)]);
+        assert!(map.is_split(Handle::new(ServerId(2), 5)) && !PartitionMap::whole(ServerId(2)).is_split(Handle::new(ServerId(2), 5)));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use weft_base::{ClientId, Credentials, FileKind, Handle, Layout, Result, ServerId, Status, WallTime};
 
+use crate::partition::PartitionMap;
 use crate::{Reader, Wire, wire_struct};
 
 wire_struct! {
@@ -72,8 +73,50 @@ pub enum TxPart {
         /// Of the directory that it is made in.
         hints: Vec<(Bytes, Bytes)>,
     },
+    /// The names of a directory shall be spread by this map, and some of them be here.
+    MakePartition {
+        /// The directory; 0: the one that the same transaction makes.
+        dir: Handle,
+        /// Who holds which names.
+        map: PartitionMap,
+        /// Permission bits.
+        mode: u32,
+        /// Owner.
+        uid: u32,
+        /// Group.
+        gid: u32,
+        /// What files in it inherit.
+        layout: Layout,
+        /// Its hints (names and values of extended attributes).
+        hints: Vec<(Bytes, Bytes)>,
+    },
+    /// A directory, of which some names are here, shall have these attributes.
+    ChangePartition {
+        /// The directory.
+        dir: Handle,
+        /// Permission bits.
+        mode: u32,
+        /// Owner.
+        uid: u32,
+        /// Group.
+        gid: u32,
+        /// If it is set: the time of the last access.
+        atime: Option<WallTime>,
+        /// If it is set: the time of the last change of names.
+        mtime: Option<WallTime>,
+        /// Extended attributes that are set or, without a value, removed.
+        attributes: Vec<(Bytes, Option<Bytes>)>,
+    },
+    /// A directory of which some names could be here shall be gone, with its inode if that is here;
+    /// none may be here, and none comes any more when this is prepared.
+    RemovePartition {
+        /// The directory.
+        dir: Handle,
+        /// Its name is in a sticky directory: only its owner may do it.
+        must_own: bool,
+    },
     /// The directory shall be gone; it must be empty and becomes closed for new entries when this
-    /// is prepared.
+    /// is prepared. One whose names are spread over servers is refused (`StaleMap`).
     RemoveDirectory {
         /// The directory.
         dir: Handle,
@@ -136,6 +179,9 @@ wire_for_parts! {
     6 SetParent { dir, parent, must_own }
     7 MoveToken {}
     8 InheritHints { hints }
+    9 MakePartition { dir, map, mode, uid, gid, layout, hints }
+    10 ChangePartition { dir, mode, uid, gid, atime, mtime, attributes }
+    11 RemovePartition { dir, must_own }
 }
 
 wire_struct! {

@@ -32,11 +32,13 @@ pub enum Dirs {
     Shared,
     /// Each client in a directory of its own.
     Own,
+    /// All clients in one directory whose names are with all metadata servers from the beginning.
+    Split,
 }
 
 impl Dirs {
     /// All, with their names in plans and options.
-    pub const ALL: [(&'static str, Dirs); 2] = [("shared", Dirs::Shared), ("own", Dirs::Own)];
+    pub const ALL: [(&'static str, Dirs); 3] = [("shared", Dirs::Shared), ("own", Dirs::Own), ("split", Dirs::Split)];
 }
 
 /// How a client library makes, lists and removes files.
@@ -210,7 +212,7 @@ impl Workload {
     /// work: those of a tree behind the one that they are in.
     pub fn dir_names(&self) -> Vec<String> {
         let of_clients = match self.dirs {
-            Dirs::Shared => vec![self.dir_name(0)],
+            Dirs::Shared | Dirs::Split => vec![self.dir_name(0)],
             Dirs::Own => (0..self.clients_in_all()).map(|client| self.dir_name(client)).collect(),
         };
         let below = |dir: String| {
@@ -225,6 +227,7 @@ impl Workload {
     pub fn dir_name(&self, client: u64) -> String {
         match self.dirs {
             Dirs::Shared => "shared".to_string(),
+            Dirs::Split => "split".to_string(),
             Dirs::Own => format!("client{client}"),
         }
     }

@@ -23,7 +23,7 @@ use weft_wire::Rights;
 use crate::data::{MARK_BYTES, mark, noise};
 use crate::meter::Meter;
 use crate::target::{Target, Traffic};
-use weft_workload::{Block, ItemsKind, Protocol, WorkStep, Workload};
+use weft_workload::{Block, Dirs, ItemsKind, Protocol, WorkStep, Workload};
 
 /// Names given to one call of a batch: many windows, so that the end of a batch, when the window
 /// drains, does not count.
@@ -447,6 +447,10 @@ impl Part<'_> {
 /// # Errors
 /// Of the file system.
 pub fn make_dirs(fs: &Fs, root: &[u8], work: &Workload) -> Result<()> {
+    if work.dirs == Dirs::Split {
+        let (dir, name) = (fs.stat(root, true)?.handle, HintName::Presplit.attribute().as_bytes());
+        fs.run_at(root, fs.client.set_xattr(&fs.who, dir, name, b"all", XattrFlags::default()))?;
+    }
     for name in work.dir_names() {
         let path = [root, b"/", name.as_bytes()].concat();
         let (dir, name) = fs.parent(&path)?;

@@ -37,8 +37,9 @@ pub struct Options {
     /// Bytes of one read or write
     #[arg(long, value_name = "SIZE", default_value = "1MiB", help_heading = "What")]
     block: ByteSize,
-    /// Which directories the files are in [default: shared; own for split and stress]
-    #[arg(long, value_parser = PossibleValuesParser::new(["shared", "own"]).map(dirs), help_heading = "What")]
+    /// Which directories the files are in; split: a shared one, its names on all metadata servers
+    /// (library) [default: shared; own for split and stress]
+    #[arg(long, value_parser = PossibleValuesParser::new(Dirs::ALL.map(|(name, _)| name)).map(dirs), help_heading = "What")]
     dir: Option<Dirs>,
     /// Directories that each client makes for its files, removed with them [default: 0; 100 for
     /// stress]
@@ -277,6 +278,7 @@ impl Options {
         only(by_path && self.depth > 1, "--depth", "the library: give --fs without --path")?;
         only(by_path && (self.stripe_size.is_some() || self.stripe_width.is_some()), "--stripe-size and --stripe-width", "the library")?;
         only(by_path && (self.protocol != Protocol::Weft || self.no_metafile), "--protocol and --no-metafile", "the library")?;
+        only(by_path && self.dir == Some(Dirs::Split), "--dir split", "the library: by a path set the hint presplit")?;
         let classic = matches!(phases, Phases::Stress | Phases::One(WorkStep::Create | WorkStep::Readdir | WorkStep::Remove));
         only(self.protocol == Protocol::Classic && !classic, "--protocol classic", "create, readdir, remove and stress")?;
         let empty = self.size_or(0) == 0 && !self.open && !self.fsync;

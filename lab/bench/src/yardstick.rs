@@ -129,7 +129,7 @@ fn fuse_ceiling(null: &NullFuse, step: WorkStep, work: &Workload) -> Result<Opti
     let reps = Reps::new(TIME, 1);
     let threads = work.clients_in_all() as usize;
     let (dirs, shared): (Vec<PathBuf>, &str) = match work.dirs {
-        Dirs::Shared if threads > 1 => (vec![null.dirs(1).remove(0); threads], "shared."),
+        Dirs::Shared | Dirs::Split if threads > 1 => (vec![null.dirs(1).remove(0); threads], "shared."),
         _ => (null.dirs(threads), ""),
     };
     let blocks = |rate: f64| rate * MIB;

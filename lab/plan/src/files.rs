@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::document::{Choices, Document, Table, text};
 
 /// Plans and profiles that are part of the program: they work without any file.
-const BUILT_IN: [(&str, &str); 42] = [
+const BUILT_IN: [(&str, &str); 43] = [
     ("plans/directory-hints.toml", include_str!("../../plans/directory-hints.toml")),
     ("plans/engines.toml", include_str!("../../plans/engines.toml")),
     ("plans/creates-engines.toml", include_str!("../../plans/creates-engines.toml")),
@@ -19,6 +19,7 @@ const BUILT_IN: [(&str, &str); 42] = [
     ("plans/ties.toml", include_str!("../../plans/ties.toml")),
     ("plans/checkpoints.toml", include_str!("../../plans/checkpoints.toml")),
     ("plans/weft-creates.toml", include_str!("../../plans/weft-creates.toml")),
+    ("plans/split-creates.toml", include_str!("../../plans/split-creates.toml")),
     ("plans/weft-lists-2009.toml", include_str!("../../plans/weft-lists-2009.toml")),
     ("plans/read-many.toml", include_str!("../../plans/read-many.toml")),
     ("plans/weft-streams.toml", include_str!("../../plans/weft-streams.toml")),

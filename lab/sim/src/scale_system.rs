@@ -147,6 +147,9 @@ fn creates(
     if work.steps.cycle.iter().any(|(step, is_told)| *is_told && *step != WorkStep::Create) {
         return Err(table.error("measure", "the model of Spectrum Scale only creates: write measure = [\"create\"]"));
     }
+    if work.dirs == Dirs::Split {
+        return Err(table.error("directories", "the model of Spectrum Scale has no such directory: write shared or own"));
+    }
     table.finish()?;
     let own_directories = work.dirs == Dirs::Own;
     Ok(Creates { clients: config.clients, processes, files: work.files, own_directories, names, interval })

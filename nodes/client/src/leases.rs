@@ -82,9 +82,15 @@ impl<R: Runtime> Client<R> {
         self.inner.knowledge.attr_holds_ns(attr, self.rt().now())
     }
 
-    /// True if this client holds a lease on a directory.
-    pub fn holds_lease(&self, dir: Handle) -> bool {
-        self.inner.knowledge.holds(dir, self.rt().now())
+    /// True if what is believed of a name goes on to hold when this client has moved it from one
+    /// directory to another, or within one: a lease that is held covers it there, too.
+    pub fn covers_moved(&self, one: Handle, other: Handle) -> bool {
+        let (knowledge, now) = (&self.inner.knowledge, self.rt().now());
+        match one == other {
+            // What was believed is forgotten when the lease on the directory ends.
+            true => !knowledge.partitions.may_be_split(one),
+            false => knowledge.holds(one, now) && knowledge.holds(other, now),
+        }
     }
 
     /// True if the object has no extended attributes, as far as that may be believed.

@@ -61,7 +61,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             _ => return LeaseScope::Nothing,
         };
         let (state, mut leases, now) = (self.state.borrow(), self.clients.holders.leases.borrow_mut(), self.rt.now());
-        if state.peek(dir).is_none_or(|inode| inode.nlink == 0) || !state.is_settled(dir) {
+        if state.known_inode(dir).is_none_or(|inode| inode.nlink == 0) || !state.is_settled(dir) {
+            return LeaseScope::Nothing;
+        }
+        // Its attributes are a sum over servers, and change with every name at any of them.
+        if object == dir && matches!(op, Op::GetAttr | Op::SetAttr) && state.is_split(dir) {
             return LeaseScope::Nothing;
         }
         if !leases.grant(client, dir, now) {
@@ -73,6 +77,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let mut tell = |handle: Handle| {
             // What another server keeps is not told here, only that it has the name.
             let Some(inode) = state.peek(handle) else { return };
+            // Nor a sum over servers.
+            if state.is_split(handle) {
+                names &= inode.nlink > 0;
+                return;
+            }
             if handle != dir {
                 names &= inode.nlink > 0;
                 attributes &= state.is_settled(handle) && leases.tell(dir, handle, now);
@@ -218,9 +227,12 @@ fn of_change(change: &Change) -> impl Iterator<Item = Touched<'_>> {
         | Change::PutXattr { handle, .. }
         | Change::DeleteXattr { handle, .. } => (Some(Touched::Object(*handle)), &[]),
         Change::PutEntry { dir, name, .. } | Change::DeleteEntry { dir, name } => (Some(Touched::Name(*dir, name)), &[]),
+        // What was told of the directory may have been told under a lease on it here.
+        Change::PutPartition { dir, .. } | Change::DeletePartition { dir } => (Some(Touched::Object(*dir)), &[]),
         Change::PutPrepared { prepared, .. } => (None, &prepared.parts),
         // The times of a directory change with a name in it.
         Change::Touch { .. }
+        | Change::TouchPartition { .. }
         | Change::PutTarget { .. }
         | Change::DeletePrepared { .. }
         | Change::PutDecided { .. }
@@ -239,8 +251,11 @@ fn of_change(change: &Change) -> impl Iterator<Item = Touched<'_>> {
 fn of_part(part: &TxPart) -> Option<Touched<'_>> {
     match part {
         TxPart::InsertEntry { dir, name, .. } | TxPart::RemoveEntry { dir, name, .. } => Some(Touched::Name(*dir, name)),
-        TxPart::RemoveDirectory { dir, .. } | TxPart::SetParent { dir, .. } => Some(Touched::Object(*dir)),
+        TxPart::RemoveDirectory { dir, .. }
+        | TxPart::SetParent { dir, .. }
+        | TxPart::ChangePartition { dir, .. }
+        | TxPart::RemovePartition { dir, .. } => Some(Touched::Object(*dir)),
         TxPart::ChangeLinks { handle, .. } => Some(Touched::Object(*handle)),
-        TxPart::MakeDirectory { .. } | TxPart::InheritHints { .. } | TxPart::MoveToken {} => None,
+        TxPart::MakeDirectory { .. } | TxPart::InheritHints { .. } | TxPart::MakePartition { .. } | TxPart::MoveToken {} => None,
     }
 }

@@ -56,9 +56,16 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// [`Status::Conflict`] if another transaction was in the way: try again. Otherwise why it is
     /// impossible.
     pub(crate) async fn transact(self: &Rc<Self>, header: &Header, change: &NameChange, deadline: Nanos) -> Result<Bytes> {
-        let all = Stage::of(self.config.serving.server, &change.parts);
+        let own_server = self.config.serving.server;
+        // Nobody knows the directory of partitions elsewhere before it is made.
+        let (made, known): (Vec<_>, Vec<_>) = change.parts.iter().cloned().partition(|part| {
+            matches!(part.part, TxPart::MakePartition { .. }) && !change.parts.iter().any(|other| makes(other, part.server))
+        });
+        let all = Stage::of(own_server, &known);
+        let last = (!made.is_empty()).then(|| Stage::of(own_server, &made));
         let names_elsewhere = all.remote.iter().any(|(_, parts)| parts.iter().any(is_name));
-        let mut outcome = self.transact_in(std::slice::from_ref(&all), header, change, deadline).await;
+        let stages: Vec<Stage> = std::iter::once(all.clone()).chain(last.clone()).collect();
+        let mut outcome = self.transact_in(&stages, header, change, deadline).await;
         if let Err(aborted) = &outcome
             && names_elsewhere
             && !aborted.why.is_transient()
@@ -67,7 +74,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             // stands while the names are held. What this attempt has locked elsewhere would be in
             // the way of the next one.
             Rc::clone(self).abort(aborted.tx, aborted.participants.clone()).await;
-            outcome = self.transact_in(&all.names_first(), header, change, deadline).await;
+            let stages: Vec<Stage> = all.names_first().into_iter().chain(last).collect();
+            outcome = self.transact_in(&stages, header, change, deadline).await;
         }
         outcome.map_err(|aborted| {
             self.rt.spawn(Rc::clone(self).abort(aborted.tx, aborted.participants));
@@ -91,7 +99,13 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let agreed = async {
             let mut made = None;
             for stage in stages {
-                own.handles.extend(self.lock_own_parts(tx, &stage.own, &change.who)?);
+                let mut stage = stage.clone();
+                if let Some(made) = made {
+                    lead_to_made(stage.parts(), made);
+                }
+                let handles = self.lock_own_parts(tx, &stage.own, &change.who)?;
+                made = made.or(made_directory(&stage.own, &handles));
+                own.handles.extend(handles);
                 own.parts.extend(stage.own.iter().cloned());
                 self.rt.pass(FaultPoint::TxLock).await;
                 participants.extend(stage.remote.iter().map(|(server, _)| *server));
@@ -126,7 +140,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     fn lock_own_parts(&self, tx: TxId, parts: &[TxPart], who: &Credentials) -> Result<Vec<Handle>> {
         let mut state = self.state.borrow_mut();
         let handles = state.prepare_parts(tx, parts, who, Status::Conflict)?;
-        state.lock_own(tx, parts);
+        state.lock_own(tx, parts, made_directory(parts, &handles));
         Ok(handles)
     }
 
@@ -351,6 +365,7 @@ struct Aborted {
 }
 
 /// Parts that are locked at the same time.
+#[derive(Clone)]
 struct Stage {
     own: Vec<TxPart>,
     /// By server.
@@ -368,6 +383,10 @@ impl Stage {
         Stage { own, remote: by_server.into_iter().collect() }
     }
 
+    fn parts(&mut self) -> impl Iterator<Item = &mut TxPart> {
+        self.own.iter_mut().chain(self.remote.iter_mut().flat_map(|(_, parts)| parts))
+    }
+
     /// The same parts in two stages: first the names, and what else their servers, which are asked
     /// once, can say about at the same instant.
     fn names_first(self) -> [Stage; 2] {
@@ -375,6 +394,11 @@ impl Stage {
         let (with_names, others) = self.remote.into_iter().partition(|(_, parts)| parts.iter().any(is_name));
         [Stage { own: own_names, remote: with_names }, Stage { own: own_objects, remote: others }]
     }
+}
+
+/// True if the part makes a directory at this server.
+fn makes(part: &ServerPart, server: ServerId) -> bool {
+    part.server == server && matches!(part.part, TxPart::MakeDirectory { .. })
 }
 
 /// True if the part is about a name, not about what it leads to.

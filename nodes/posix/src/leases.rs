@@ -36,8 +36,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// This layer has moved names between these directories: what is believed above moves with
     /// them, but only a lease on its directory makes it good there.
     pub(crate) fn names_moved(&self, one: Handle, other: Handle) {
-        // Within a directory what was believed is forgotten when its lease ends.
-        if one != other && self.client.keeps_leases() && !(self.client.holds_lease(one) && self.client.holds_lease(other)) {
+        if self.client.keeps_leases() && !self.client.covers_moved(one, other) {
             self.gateway.forget_names();
         }
     }

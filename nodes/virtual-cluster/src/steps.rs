@@ -319,7 +319,11 @@ impl Driver<'_> {
         let (count, dirs, no_metafile) = (self.work.clients_in_all() as usize, self.work.dirs, self.work.no_metafile);
         let made = self.cluster.sim.spawn_on(node, move |_| async move {
             let mut made = Vec::new();
-            for index in 0..if dirs == Dirs::Shared { 1 } else { count } {
+            if dirs == Dirs::Split {
+                let name = HintName::Presplit.attribute().as_bytes();
+                client.set_xattr(&WHO, ROOT_HANDLE, name, b"all", XattrFlags::default()).await?;
+            }
+            for index in 0..if dirs == Dirs::Own { count } else { 1 } {
                 let dir = client.mkdir(&WHO, ROOT_HANDLE, format!("dir.{index}").as_bytes(), 0o755).await?.handle;
                 if no_metafile {
                     let flags = XattrFlags { create_only: false, replace_only: false };

@@ -90,7 +90,9 @@ pub async fn scan(worker: &mut Worker, with_data: bool) -> Result<Scan, String> 
     let mut names: BTreeMap<Handle, u32> = BTreeMap::new();
     let mut links = Vec::new();
     while let Some((dir, parent)) = next.pop() {
-        expect(worker, Action::GetAttr { handle: dir, held: false }).await?;
+        let Answer::Attr(seen) = expect(worker, Action::GetAttr { handle: dir, held: false }).await? else {
+            return Err(format!("no attributes of {dir}"));
+        };
         let page = worker.client.readdir(&Credentials::ROOT, dir, 0, 4096, true).await.map_err(|error| format!("scan: {error}"))?;
         if page.parent != parent {
             return Err(format!("{dir} is in {parent}, but says that its parent is {}", page.parent));
@@ -101,6 +103,10 @@ pub async fn scan(worker: &mut Worker, with_data: bool) -> Result<Scan, String> 
         let Answer::Listing(entries) = expect(worker, Action::ReadDir { dir, one_page: true }).await? else {
             return Err(format!("listing of {dir} has no entries"));
         };
+        let subdirs = entries.iter().filter(|(_, _, kind)| *kind == FileKind::Directory).count();
+        if (seen.size, seen.nlink) != (entries.len() as u64, 2 + subdirs as u32) {
+            return Err(format!("{dir} has {} entries, {subdirs} of them directories, but says {seen:?}", entries.len()));
+        }
         for (_, handle, kind) in &entries {
             let is_new = scan.objects.insert(*handle);
             match kind {

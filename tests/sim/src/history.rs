@@ -380,6 +380,9 @@ pub struct Event {
 pub struct History {
     events: Vec<Event>,
     clock: u64,
+    /// The names of directories are with several servers: a listing, and what one of these
+    /// directories is like, is asked at all of them.
+    pub splits: bool,
 }
 
 impl History {

@@ -52,7 +52,7 @@ pub fn check(history: &History, allow: Allowances) -> Verdict {
     let untracked = untracked_files(history);
     let mut search =
         Search { steps: &steps, allow, untracked, seen: FastSet::default(), visited: 0, best: (0, [0; STEPS_MAX / 64], Tree::new()) };
-    match search.run(Tree::new(), [0; STEPS_MAX / 64]) {
+    match search.run(Tree::of(history), [0; STEPS_MAX / 64]) {
         Some(true) => Verdict::Linearizable,
         Some(false) => Verdict::Violation(search.explain()),
         None => Verdict::Undecided(search.visited),
@@ -142,7 +142,7 @@ fn steps_of(history: &History, allow: Allowances) -> Vec<Step> {
                 add(event.action.clone(), StepResult::Done(Answer::Created(*seen, true)));
                 add(Action::GetAttr { handle: seen.handle, held: false }, StepResult::Done(Answer::Attr(*seen)));
             }
-            (Action::ReadDir { dir, one_page: false }, Outcome::Done(Answer::Listing(entries))) => {
+            (Action::ReadDir { dir, one_page }, Outcome::Done(Answer::Listing(entries))) if !one_page || history.splits => {
                 for name in names_of(history, *dir) {
                     let look = Action::LookupHandle { dir: *dir, name };
                     match entries.iter().find(|(listed, _, _)| *listed == name) {
@@ -156,7 +156,7 @@ fn steps_of(history: &History, allow: Allowances) -> Vec<Step> {
             (
                 Action::Link { handle, .. } | Action::SetMode { handle, .. } | Action::SetTime { handle, .. } | Action::Open { handle },
                 Outcome::Done(Answer::Attr(seen)),
-            ) if seen.kind != FileKind::Directory => {
+            ) if seen.kind != FileKind::Directory || history.splits => {
                 add(event.action.clone(), StepResult::Done(Answer::Nothing));
                 add(Action::GetAttr { handle: *handle, held: false }, StepResult::Done(Answer::Attr(*seen)));
             }

@@ -61,6 +61,9 @@ pub struct Plan {
     pub follow: bool,
     /// Most clients keep what they are told under leases.
     pub leases: bool,
+    /// The names of all directories but the root are spread over several metadata servers; over how
+    /// many, as the hint says it.
+    pub presplit: Option<&'static str>,
     /// Longest pause of a client between two operations, in nanoseconds.
     pub pause_max_ns: u64,
     /// Deadline of an operation, in nanoseconds.
@@ -107,6 +110,7 @@ impl Plan {
             with_data: random.below(10) < 4,
             follow: seed % 3 == 1,
             leases: false,
+            presplit: None,
             pause_max_ns: if random.below(4) == 0 { 0 } else { 2 * duration / per_client },
             deadline_ns: if fault_profile != FaultProfile::Calm && random.below(5) == 0 { 700 * MILLISECOND } else { 30 * SECOND },
             faults: faults(fault_profile, duration, &mut random),
@@ -162,17 +166,40 @@ impl Plan {
         }
     }
 
+    /// What `seed` stands for where the names of directories are spread over servers; in every
+    /// second seed with leases, in every third with transactions that are held up.
+    pub fn split(seed: u64, operations: Option<usize>) -> Plan {
+        let plan = if seed.is_multiple_of(2) { Plan::leased(seed, operations) } else { Plan::new(seed, operations) };
+        let mut random = Random::new(seed ^ 0x0000_5911_7D14_EC70);
+        let meta = random.between(2, 4) as usize;
+        let delays = if seed.is_multiple_of(3) { Plan::held_up(meta, &mut random) } else { Vec::new() };
+        let presplit = if random.below(3) == 0 { "2" } else { "all" };
+        Plan {
+            presplit: Some(presplit),
+            mix: if random.below(4) == 0 { OperationMix::Renames } else { plan.mix },
+            names: random.between(3, 6) as u8,
+            delays,
+            cluster: ClusterConfig { meta, ..plan.cluster },
+            ..plan
+        }
+    }
+
+    /// Where and for how long flows are held up.
+    fn held_up(meta: usize, random: &mut Random) -> Vec<(usize, FaultPoint, u64)> {
+        let points = [FaultPoint::TxLock, FaultPoint::TxPrepare, FaultPoint::NetRequest, FaultPoint::NetReply, FaultPoint::JournalFlush];
+        let delay = |random: &mut Random| {
+            let point = points[random.below(points.len() as u64) as usize];
+            (random.below(meta as u64) as usize, point, random.below(3 * MILLISECOND))
+        };
+        (0..random.below(4)).map(|_| delay(random)).collect()
+    }
+
     /// What `seed` stands for where renames are looked at: directories on several servers, few
     /// names, transactions that are held up here and there, so that they meet.
     pub fn renames(seed: u64, operations: Option<usize>) -> Plan {
         let plan = Plan::new(seed, operations);
         let mut random = Random::new(seed ^ 0x0000_4E4A_3E5E_ED5E);
         let meta = random.between(2, 3) as usize;
-        let points = [FaultPoint::TxLock, FaultPoint::TxPrepare, FaultPoint::NetRequest, FaultPoint::NetReply, FaultPoint::JournalFlush];
-        let delay = |random: &mut Random| {
-            let point = points[random.below(points.len() as u64) as usize];
-            (random.below(meta as u64) as usize, point, random.below(3 * MILLISECOND))
-        };
         Plan {
             mix: OperationMix::Renames,
             clients: random.between(3, 5) as usize,
@@ -181,7 +208,7 @@ impl Plan {
             with_data: false,
             follow: false,
             pause_max_ns: if random.coin() { 0 } else { 2 * MILLISECOND },
-            delays: (0..random.below(4)).map(|_| delay(&mut random)).collect(),
+            delays: Plan::held_up(meta, &mut random),
             cluster: ClusterConfig { meta, data: 1, storage: Engine::Journal, ..plan.cluster },
             ..plan
         }

@@ -33,6 +33,8 @@ pub struct Report {
     pub grows: bool,
     /// Clients have kept what they were told under leases.
     pub leases: bool,
+    /// The names of directories were spread over servers.
+    pub splits: bool,
     /// Operations of the clients.
     pub operations: usize,
     /// What servers were asked in their last lives; empty if something is wrong.
@@ -62,6 +64,7 @@ impl Report {
         let kind = if self.mix == OperationMix::Renames { " --renames" } else { "" };
         let kind = if self.grows { " --growing" } else { kind };
         let kind = if self.leases { " --leases" } else { kind };
+        let kind = if self.splits { " --split" } else { kind };
         format!("cargo xtask sim{kind} --seeds {}..{} --verbose", self.seed, self.seed + 1)
     }
 }
@@ -106,6 +109,7 @@ pub fn run_plan(plan: &Plan, verbose: bool) -> Report {
         fault_profile: plan.fault_profile,
         grows: !plan.joins.is_empty(),
         leases: plan.leases,
+        splits: plan.presplit.is_some(),
         operations: events.iter().filter(|event| event.client != 0).count(),
         unanswered: events.iter().filter(|event| event.end == u64::MAX).count(),
         asked: run.stage.asked.clone(),
@@ -192,8 +196,13 @@ impl<'a> Run<'a> {
         let contract = self.plan.sets_contract().then_some(self.plan.cluster.contract);
         // Files of the first directory have strips in every fourth seed with data.
         let strips = (self.plan.with_data && self.plan.seed.is_multiple_of(4)).then(|| self.plan.cluster.strips());
+        let presplit = self.plan.presplit;
+        self.stage.shared.borrow_mut().history.splits = presplit.is_some();
         self.stage.wait_for_servers()?;
         self.stage.with_auditor(async move |worker| {
+            if let Some(presplit) = presplit {
+                worker.give_presplit(presplit).await.map_err(|status| format!("the hint: {status}"))?;
+            }
             if let Some(contract) = contract {
                 worker.set_contract(contract).await.map_err(|status| format!("the contract: {status}"))?;
             }

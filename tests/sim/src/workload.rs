@@ -160,6 +160,14 @@ impl Worker {
         Ok(())
     }
 
+    /// Lets the names of directories that are made from now on be spread over so many servers. No
+    /// part of the history.
+    pub async fn give_presplit(&self, servers: &str) -> Result<(), Status> {
+        let name = HintName::Presplit.attribute().as_bytes();
+        self.client.set_xattr(&Credentials::ROOT, ROOT_HANDLE, name, servers.as_bytes(), XattrFlags::default()).await?;
+        Ok(())
+    }
+
     /// Sets the contract of all servers. No part of the history.
     pub async fn set_contract(&self, contract: Durability) -> Result<(), Status> {
         for server in self.client.map().servers() {

@@ -55,6 +55,22 @@ fn what_clients_are_told_under_leases_is_true() {
 }
 
 #[test]
+fn directories_over_servers_are_like_any_other() {
+    let mut counts: BTreeMap<FaultProfile, usize> = BTreeMap::new();
+    // What is told of a directory that was made is asked for at all its servers at once.
+    good(&run_plan(&Plan::split(1578, None), false));
+    for seed in 0..150 {
+        let plan = Plan::split(seed, None);
+        let count = counts.entry(plan.fault_profile).or_default();
+        if *count < EACH {
+            *count += 1;
+            good(&run_plan(&plan, false));
+        }
+    }
+    assert!(counts.len() == 6 && counts.values().all(|count| *count == EACH), "{counts:?}");
+}
+
+#[test]
 fn the_same_seed_is_the_same_run() {
     for seed in 300..312 {
         let (first, again) = (run_seed(seed, Some(24), false), run_seed(seed, Some(24), true));

@@ -11,11 +11,12 @@ use weft_host::config::parse_stripe_size;
 use weft_host::connect::{Common, FsPlace};
 use weft_host::output::{print, print_json, show_name};
 use weft_host::units::human_bytes;
-use weft_layout::{DistName, HintName, Hints};
+use weft_layout::{DistName, HintName, Hints, PRESPLIT_MAX};
 
 use super::layout::check_servers;
 
-/// Say how files of a directory are made: stripes, datafiles, without metadata
+/// Say how files and directories of a directory are made: stripes, datafiles, without metadata,
+/// names over several servers
 #[derive(Debug, clap::Args)]
 #[command(after_help = HINTS)]
 pub struct Args {
@@ -32,6 +33,8 @@ Hints concern files that are made from now on; directories made below inherit th
                 varstrip: the list is repeated over the file, datafile N is on the Nth data server
   no_metafile   1: files belong to root, are readable and writable for everybody, have no times
                 and one datafile; 0: off
+  presplit      N, or all: the names of directories that are made below are spread over so many
+                metadata servers from the beginning; 1: over one
 
 They are extended attributes too: setfattr -n user.weft.num_dfiles -v 1 DIR (or user.pvfs2.num_dfiles).";
 
@@ -168,6 +171,7 @@ fn shown(at: &FsPlace) -> String {
 
 fn show(dir: &Directory, json: bool) -> Result<()> {
     let (values, attr) = (dir.values()?, dir.attr()?);
+    let names_on = dir.at.fs.run_at(&dir.at.path, dir.at.fs.client.servers_of_names(dir.handle))?;
     let mut hints = Hints::default();
     for (name, value) in &values {
         // They were checked when they were set.
@@ -182,6 +186,7 @@ fn show(dir: &Directory, json: bool) -> Result<()> {
             "stripe_bytes": stripe_bytes,
             "datafiles_max": width,
             "no_metafile": without_metafile,
+            "names_on": names_on.iter().map(|server| server.to_string()).collect::<Vec<_>>(),
         }))?);
     }
     let mut text: String = values.iter().map(|(name, value)| format!("{} = {}\n", name.short(), show_name(value.as_bytes()))).collect();
@@ -196,6 +201,14 @@ fn show(dir: &Directory, json: bool) -> Result<()> {
         text += " (varstrip begins when dist_params = strips:... is set)";
     }
     text += if without_metafile { ", without a metafile (root's, mode 666, times 0)\n" } else { "\n" };
+    if let Some(servers) = hints.presplit.filter(|servers| *servers > 1) {
+        let servers = if servers == PRESPLIT_MAX { "all".to_string() } else { format!("up to {servers}") };
+        text += &format!("new directories: names spread over {servers} metadata servers\n");
+    }
+    if names_on.len() > 1 {
+        let servers: Vec<String> = names_on.iter().map(|server| server.to_string()).collect();
+        text += &format!("its own names are on {}\n", servers.join(", "));
+    }
     Ok(print(&text)?)
 }
 

@@ -20,8 +20,12 @@ const FLAGS: InodeFlags = InodeFlags(InodeFlags::CLASSIC.0 | InodeFlags::HAS_DAT
 
 impl State {
     /// The directory that a step is about.
+    ///
+    /// # Errors
+    /// [`Status::NotSupported`] if it is split, and as [`State::directory`].
     fn classic_directory(&self, dir: Handle) -> Result<&Inode> {
-        self.directory(&DirTarget { dir, map_epoch: 0 })
+        let inode = self.known_directory(&DirTarget { dir, map_epoch: 0 })?;
+        if self.is_split(dir) { Err(Status::NotSupported) } else { Ok(inode) }
     }
 
     /// A metafile that has no name, by a capability that was given to this client.
@@ -112,7 +116,7 @@ impl State {
     /// [`Status::Busy`], and as [`State::directory`].
     pub fn prepare_classic_insert(&self, cx: &RequestContext<'_>, request: &ClassicInsertEntryRequest, record: &mut Record) -> Result<()> {
         let (dir_handle, handle) = (request.at.dir, request.capability.handle);
-        let dir = self.directory(&request.at)?;
+        let dir = self.classic_directory(request.at.dir)?;
         check_name(&request.name)?;
         may_access(&request.who, dir, WRITE | EXECUTE)?;
         self.transactions.locks.check_write_name(dir_handle, &request.name)?;
@@ -149,7 +153,7 @@ impl State {
         request: &ClassicRemoveEntryRequest,
         record: &mut Record,
     ) -> Result<ClassicRemoveEntryReply> {
-        let dir = self.directory(&request.at)?;
+        let dir = self.classic_directory(request.at.dir)?;
         check_name(&request.name)?;
         self.check_directory(&request.who, dir, true)?;
         self.transactions.locks.check_write_name(request.at.dir, &request.name)?;

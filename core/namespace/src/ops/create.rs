@@ -20,7 +20,7 @@ impl State {
     /// as [`State::directory`].
     pub fn prepare_create(&self, cx: &RequestContext<'_>, request: &CreateRequest, record: &mut Record) -> Result<CreateReply> {
         let dir_handle = request.at.dir;
-        let dir = self.directory(&request.at)?;
+        let dir = self.directory(&request.at, &request.name)?;
         check_name(&request.name)?;
         if !Rights::OF_OPENS.contains(request.open) {
             return Err(Status::Invalid);

@@ -26,7 +26,15 @@ impl State {
     }
 
     fn getattr_living(&self, cx: &RequestContext<'_>, handle: Handle) -> Result<FileState> {
-        let inode = self.inode(handle)?;
+        let inode = match self.inode(handle) {
+            // Of a directory whose inode is elsewhere the names that are here are told, unless they
+            // are still in the hands of the transaction that has made it.
+            Err(Status::WrongServer) => {
+                self.transactions.locks.check_decided(handle)?;
+                self.prepare_partition(handle, Status::WrongServer)?
+            }
+            inode => inode?,
+        };
         self.check_readable(handle, inode)?;
         Ok(self.file_state(cx, handle, inode))
     }

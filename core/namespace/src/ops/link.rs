@@ -12,7 +12,7 @@ impl State {
     /// [`Status::Exists`], [`Status::NotPermitted`] for a directory, [`Status::AccessDenied`],
     /// [`Status::NameTooLong`], [`Status::Invalid`], [`Status::Busy`], and as [`State::directory`].
     pub fn plan_link(&self, request: &LinkRequest) -> Result<Vec<ServerPart>> {
-        let dir = self.directory(&request.to)?;
+        let dir = self.directory(&request.to, &request.to_name)?;
         check_name(&request.to_name)?;
         may_access(&request.who, dir, EXECUTE)?;
         self.transactions.locks.check_write_name(request.to.dir, &request.to_name)?;

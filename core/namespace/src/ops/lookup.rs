@@ -6,7 +6,7 @@ use weft_wire::ops::{DirTarget, LookupReply, LookupRequest};
 
 use crate::{RequestContext, State};
 
-/// A directory of this server that the user may search.
+/// A directory, of which names are here, that the user may search.
 pub(super) struct Searched(Handle);
 
 impl State {
@@ -20,12 +20,13 @@ impl State {
     }
 
     pub(super) fn search(&self, who: &Credentials, at: &DirTarget) -> Result<Searched> {
-        self.check_directory(who, self.directory(at)?, false)?;
+        self.check_directory(who, self.known_directory(at)?, false)?;
         Ok(Searched(at.dir))
     }
 
     pub(super) fn lookup_in(&self, cx: &RequestContext<'_>, dir: &Searched, name: &Bytes) -> Result<LookupReply> {
         check_name(name)?;
+        self.check_holds(dir.0, name)?;
         self.transactions.locks.check_read_name(dir.0, name)?;
         let (handle, kind) = self.entry(dir.0, name).ok_or(Status::NotFound)?;
         let state = match self.peek(handle) {

@@ -1,9 +1,9 @@
 //! Mkdir: a name here, a directory here or on another server.
 
 use bytes::Bytes;
-use weft_base::{Attr, FileKind, Handle, Layout, Result, Status, check_name};
+use weft_base::{Attr, FileKind, Handle, Layout, Result, ServerId, Status, check_name};
 use weft_layout::{HintName, Hints, directory_server};
-use weft_wire::ops::{FileState, MkdirRequest, TxPart};
+use weft_wire::ops::{FileState, MkdirRequest, PartitionMap, TxPart};
 
 use crate::{EXECUTE, Inode, MODE_SETGID, RequestContext, ServerPart, State, WRITE, may_access};
 
@@ -14,7 +14,7 @@ impl State {
     /// [`Status::Exists`], [`Status::AccessDenied`], [`Status::NameTooLong`], [`Status::Invalid`],
     /// [`Status::Busy`], and as [`State::directory`].
     pub fn plan_mkdir(&self, request: &MkdirRequest) -> Result<Vec<ServerPart>> {
-        let (dir, who) = (self.directory(&request.at)?, &request.who);
+        let (dir, who) = (self.directory(&request.at, &request.name)?, &request.who);
         check_name(&request.name)?;
         may_access(who, dir, EXECUTE)?;
         self.transactions.locks.check_write_name(request.at.dir, &request.name)?;
@@ -23,20 +23,24 @@ impl State {
         }
         may_access(who, dir, WRITE)?;
         let inherits_group = dir.mode & MODE_SETGID != 0;
-        let make = TxPart::MakeDirectory {
-            parent: request.at.dir,
-            mode: if inherits_group { request.mode | MODE_SETGID } else { request.mode },
-            uid: who.uid,
-            gid: if inherits_group { dir.gid } else { who.gid },
-            layout: self.directory_layout(request, dir)?,
-        };
+        let mode = if inherits_group { request.mode | MODE_SETGID } else { request.mode };
+        let (uid, gid) = (who.uid, if inherits_group { dir.gid } else { who.gid });
+        let layout = self.directory_layout(request, dir)?;
+        let make = TxPart::MakeDirectory { parent: request.at.dir, mode, uid, gid, layout };
         let server = directory_server(request.at.dir, self.hash(&request.name), &self.placement.meta);
         let (dir, name) = (request.at.dir, request.name.clone());
         let insert = TxPart::InsertEntry { dir, name, handle: Handle(0), kind: FileKind::Directory, replaces: None };
         let mut parts = vec![ServerPart { server: self.settings().server, part: insert }, ServerPart { server, part: make }];
         let hints = self.inherited_hints(request);
+        if let Some(map) = self.map_of_new(server, &known_hints(&hints)) {
+            let part = |server: ServerId| {
+                let (map, hints) = (map.clone(), hints.clone());
+                ServerPart { server, part: TxPart::MakePartition { dir: Handle(0), map, mode, uid, gid, layout, hints } }
+            };
+            parts.extend(map.servers().into_iter().map(part));
+        }
         if !hints.is_empty() {
-            parts.push(ServerPart { server, part: TxPart::InheritHints { hints } });
+            parts.insert(2, ServerPart { server, part: TxPart::InheritHints { hints } });
         }
         Ok(parts)
     }
@@ -48,28 +52,30 @@ impl State {
             HintName::StripeSize | HintName::DistParams => request.stripe_bytes != 0,
             HintName::NumDfiles | HintName::DistName => request.stripe_width != 0,
             HintName::NoMetafile => !self.hints(request.at.dir).no_metafile,
+            HintName::Presplit => false,
         };
         let hints = self.hint_values(request.at.dir).filter(|(name, _)| !says(*name));
         hints.map(|(name, value)| (Bytes::from_static(name.attribute().as_bytes()), value.clone())).collect()
     }
 
-    /// The state of a directory that was made by this part, with these hints, here or elsewhere.
+    /// The state of a directory that was made by this part, with these hints and this map if it is
+    /// split, here or elsewhere.
     ///
     /// # Errors
     /// [`Status::Invalid`] for any other part.
-    pub fn made_state(&self, cx: &RequestContext<'_>, handle: Handle, make: &TxPart, hints: &[(Bytes, Bytes)]) -> Result<FileState> {
+    pub fn made_state(
+        cx: &RequestContext<'_>,
+        handle: Handle,
+        make: &TxPart,
+        hints: &[(Bytes, Bytes)],
+        map: Option<&PartitionMap>,
+    ) -> Result<FileState> {
         let TxPart::MakeDirectory { parent, mode, uid, gid, layout } = make else { return Err(Status::Invalid) };
         let mut inode = Inode::new_directory(*parent, *mode, *uid, *gid, *layout, cx.now);
-        let mut known = Hints::default();
-        for (name, value) in hints {
-            if let Ok(Some(name)) = HintName::of_attribute(name) {
-                // They were checked when they were set.
-                let _ = known.set(name, value);
-            }
-        }
+        let known = known_hints(hints);
         inode.layout = known.apply(inode.layout);
         let attr = Attr { bare: hints.is_empty(), ..inode.directory_attr(handle, 0, 0) };
-        let partitions = Some(self.partitions(handle));
+        let partitions = Some(map.cloned().unwrap_or_else(|| PartitionMap::whole(handle.server())));
         Ok(FileState { attr, ask_data: None, partitions })
     }
 
@@ -84,4 +90,16 @@ impl State {
         weft_layout::check(&layout)?;
         Ok(layout)
     }
+}
+
+/// What these attributes say.
+fn known_hints(values: &[(Bytes, Bytes)]) -> Hints {
+    let mut hints = Hints::default();
+    for (name, value) in values {
+        if let Ok(Some(name)) = HintName::of_attribute(name) {
+            // They were checked when they were set.
+            let _ = hints.set(name, value);
+        }
+    }
+    hints
 }

@@ -24,16 +24,16 @@ impl State {
     /// [`Status::Busy`](weft_base::Status::Busy) while a transaction changes the directory, and as
     /// [`State::directory`].
     pub fn readdir(&self, cx: &RequestContext<'_>, request: &ReadDirRequest) -> Result<ReadDirReply> {
-        let inode = self.directory(&request.at)?;
+        let (inode, last) = self.directory_behind(&request.at, request.cookie)?;
         may_access(&request.who, inode, READ)?;
         self.transactions.locks.check_read_inode(request.at.dir)?;
         // Attributes of entries are for those who may search the directory.
         let with_state = request.with_state && may_access(&request.who, inode, EXECUTE).is_ok();
         let bytes_max = (request.bytes_max as usize).min(REPLY_BYTES_MAX);
-        let mut reply = ReadDirReply { entries: Vec::new(), until: u64::MAX, parent: inode.parent() };
+        let mut reply = ReadDirReply { entries: Vec::new(), until: last, parent: inode.parent() };
         let Some(directory) = self.directories.get(&request.at.dir) else { return Ok(reply) };
         let mut bytes = 0;
-        for (cookie, group) in directory.after(request.cookie) {
+        for (cookie, group) in directory.after(request.cookie).take_while(|(hash, _)| *hash <= last) {
             let group_bytes: usize = group.iter().map(|entry| entry_bytes(entry, with_state)).sum();
             if bytes > 0 && bytes + group_bytes > bytes_max {
                 reply.until = reply.entries.last().map_or(request.cookie, |entry| entry.cookie);

@@ -37,16 +37,16 @@ impl State {
         record: &mut Record,
     ) -> Result<RemoveEntriesReply> {
         let RemoveEntriesRequest { at, cookie, entries_max, who } = request;
-        let inode = self.directory(at)?;
+        let (inode, end) = self.directory_behind(at, *cookie)?;
         may_access(who, inode, READ | WRITE | EXECUTE)?;
         self.transactions.locks.check_read_inode(at.dir)?;
-        let mut reply = RemoveEntriesReply { files: 0, directories: 0, left: Vec::new(), until: u64::MAX, dir: DirChange::NONE };
+        let mut reply = RemoveEntriesReply { files: 0, directories: 0, left: Vec::new(), until: end, dir: DirChange::NONE };
         let Some(directory) = self.directories.get(&at.dir) else { return Ok(reply) };
         let must_own = must_own_entries(who, inode);
         let mut slice = Slice { dir: at.dir, who, must_own, now: cx.now, linked: BTreeMap::new() };
         let most = (*entries_max as usize).clamp(1, REMOVALS_MAX);
         let (mut seen, mut last) = (0, *cookie);
-        for (hash, group) in directory.after(*cookie) {
+        for (hash, group) in directory.after(*cookie).take_while(|(hash, _)| *hash <= end) {
             if seen > 0 && seen + group.len() > most {
                 reply.until = last;
                 break;
@@ -66,7 +66,7 @@ impl State {
         }
         if !record.changes.is_empty() {
             let touch = self.touch(at.dir, inode, cx.now);
-            if let Change::Touch { version, mtime, .. } = touch {
+            if let Change::Touch { version, mtime, .. } | Change::TouchPartition { version, mtime, .. } = touch {
                 reply.dir = DirChange { version, time: mtime };
             }
             record.changes.push(touch);

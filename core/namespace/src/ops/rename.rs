@@ -26,14 +26,16 @@ pub struct RenameTarget {
     pub found: Option<(Handle, FileKind)>,
     /// The directory is sticky: only the object's owner may replace it.
     pub must_own: bool,
+    /// Where the new name is.
+    pub server: ServerId,
 }
 
 impl RenameTarget {
-    /// From the answers of the server of the new name: what the name leads to, and the attributes
-    /// of its directory.
-    pub fn from_answers(found: Option<(Handle, FileKind)>, dir: &Attr, who: &Credentials) -> RenameTarget {
+    /// From the answers of the server of the new name, what the name leads to, and of that of its
+    /// directory, whose attributes these are.
+    pub fn from_answers(server: ServerId, found: Option<(Handle, FileKind)>, dir: &Attr, who: &Credentials) -> RenameTarget {
         let must_own = dir.mode & MODE_STICKY != 0 && who.uid != 0 && who.uid != dir.uid;
-        RenameTarget { found, must_own }
+        RenameTarget { found, must_own, server }
     }
 }
 
@@ -63,7 +65,7 @@ impl State {
     /// [`Status::NotFound`], [`Status::AccessDenied`], [`Status::Busy`], and as
     /// [`State::directory`].
     pub fn rename_source(&self, request: &RenameRequest) -> Result<RenameSource> {
-        let dir = self.directory(&request.from)?;
+        let dir = self.directory(&request.from, &request.from_name)?;
         check_name(&request.from_name)?;
         check_name(&request.to_name)?;
         self.check_directory(&request.who, dir, false)?;
@@ -77,10 +79,10 @@ impl State {
     /// # Errors
     /// [`Status::AccessDenied`], [`Status::Busy`], and as [`State::directory`].
     pub fn rename_target(&self, at: &DirTarget, name: &[u8], who: &Credentials) -> Result<RenameTarget> {
-        let dir = self.directory(at)?;
+        let dir = self.directory(at, name)?;
         self.check_directory(who, dir, false)?;
         self.transactions.locks.check_write_name(at.dir, name)?;
-        Ok(RenameTarget { found: self.entry(at.dir, name), must_own: must_own_entries(who, dir) })
+        Ok(RenameTarget { found: self.entry(at.dir, name), must_own: must_own_entries(who, dir), server: self.settings.server })
     }
 
     /// Decides what a rename consists of.
@@ -110,8 +112,8 @@ impl State {
             _ => {}
         }
         let (parts, cycles) = match target.found {
-            Some(found) if request.exchange => exchange_parts(request, source, found, target.must_own),
-            _ => move_parts(request, source, target),
+            Some(found) if request.exchange => self.exchange_parts(request, source, found, target),
+            _ => self.move_parts(request, source, target),
         };
         let mut parts = parts;
         if !cycles.is_empty() && self.placement.meta.len() > 1 {
@@ -119,40 +121,45 @@ impl State {
         }
         Ok(RenamePlan::Parts(parts, cycles))
     }
+
+    fn move_parts(&self, request: &RenameRequest, source: RenameSource, target: RenameTarget) -> Steps {
+        let mut steps = Steps::default();
+        let (dir, name) = (request.from.dir, request.from_name.clone());
+        let remove = TxPart::RemoveEntry { dir, name, handle: source.handle };
+        steps.0.push(ServerPart { server: self.settings.server, part: remove });
+        let replaces = target.found.map(|(handle, _)| handle);
+        steps.0.push(insert(target.server, request.to.dir, &request.to_name, (source.handle, source.kind), replaces));
+        moved(&mut steps, source.handle, source.kind, source.must_own, request.from.dir, request.to.dir);
+        if let Some((handle, kind)) = target.found {
+            let must_own = target.must_own;
+            match kind {
+                FileKind::Directory => steps.0.extend(self.removal_parts(handle, must_own)),
+                _ => {
+                    let part = TxPart::ChangeLinks { handle, kind, delta: -1, must_own };
+                    steps.0.push(ServerPart { server: handle.server(), part });
+                }
+            }
+        }
+        steps
+    }
+
+    fn exchange_parts(&self, request: &RenameRequest, source: RenameSource, found: (Handle, FileKind), target: RenameTarget) -> Steps {
+        let mut steps = Steps::default();
+        let (from, to) = (request.from.dir, request.to.dir);
+        let own = (source.handle, source.kind);
+        steps.0.push(insert(self.settings.server, from, &request.from_name, found, Some(source.handle)));
+        steps.0.push(insert(target.server, to, &request.to_name, own, Some(found.0)));
+        moved(&mut steps, source.handle, source.kind, source.must_own, from, to);
+        moved(&mut steps, found.0, found.1, target.must_own, to, from);
+        steps
+    }
 }
 
 type Steps = (Vec<ServerPart>, Vec<CycleCheck>);
 
-fn move_parts(request: &RenameRequest, source: RenameSource, target: RenameTarget) -> Steps {
-    let mut steps = Steps::default();
-    let (dir, name) = (request.from.dir, request.from_name.clone());
-    steps.0.push(ServerPart { server: dir.server(), part: TxPart::RemoveEntry { dir, name, handle: source.handle } });
-    let replaces = target.found.map(|(handle, _)| handle);
-    steps.0.push(insert(request.to.dir, &request.to_name, source.handle, source.kind, replaces));
-    moved(&mut steps, source.handle, source.kind, source.must_own, request.from.dir, request.to.dir);
-    if let Some((handle, kind)) = target.found {
-        let must_own = target.must_own;
-        let part = match kind {
-            FileKind::Directory => TxPart::RemoveDirectory { dir: handle, must_own },
-            _ => TxPart::ChangeLinks { handle, kind, delta: -1, must_own },
-        };
-        steps.0.push(ServerPart { server: handle.server(), part });
-    }
-    steps
-}
-
-fn exchange_parts(request: &RenameRequest, source: RenameSource, found: (Handle, FileKind), must_own: bool) -> Steps {
-    let mut steps = Steps::default();
-    let (from, to) = (request.from.dir, request.to.dir);
-    steps.0.push(insert(from, &request.from_name, found.0, found.1, Some(source.handle)));
-    steps.0.push(insert(to, &request.to_name, source.handle, source.kind, Some(found.0)));
-    moved(&mut steps, source.handle, source.kind, source.must_own, from, to);
-    moved(&mut steps, found.0, found.1, must_own, to, from);
-    steps
-}
-
-fn insert(dir: Handle, name: &bytes::Bytes, handle: Handle, kind: FileKind, replaces: Option<Handle>) -> ServerPart {
-    ServerPart { server: dir.server(), part: TxPart::InsertEntry { dir, name: name.clone(), handle, kind, replaces } }
+fn insert(server: ServerId, dir: Handle, name: &bytes::Bytes, leads_to: (Handle, FileKind), replaces: Option<Handle>) -> ServerPart {
+    let (handle, kind) = leads_to;
+    ServerPart { server, part: TxPart::InsertEntry { dir, name: name.clone(), handle, kind, replaces } }
 }
 
 /// What happens to the inode of an object whose name moves.

@@ -13,7 +13,7 @@ impl State {
     /// [`Status::NotFound`], [`Status::NotDirectory`], [`Status::AccessDenied`], [`Status::Busy`],
     /// and as [`State::directory`].
     pub fn plan_rmdir(&self, request: &RmdirRequest) -> Result<Vec<ServerPart>> {
-        let dir = self.directory(&request.at)?;
+        let dir = self.directory(&request.at, &request.name)?;
         check_name(&request.name)?;
         self.check_directory(&request.who, dir, false)?;
         self.transactions.locks.check_write_name(request.at.dir, &request.name)?;
@@ -23,9 +23,8 @@ impl State {
         }
         let must_own = must_own_entries(&request.who, dir);
         let remove = TxPart::RemoveEntry { dir: request.at.dir, name: request.name.clone(), handle };
-        Ok(vec![
-            ServerPart { server: self.settings().server, part: remove },
-            ServerPart { server: handle.server(), part: TxPart::RemoveDirectory { dir: handle, must_own } },
-        ])
+        let mut parts = vec![ServerPart { server: self.settings().server, part: remove }];
+        parts.extend(self.removal_parts(handle, must_own));
+        Ok(parts)
     }
 }

@@ -13,7 +13,7 @@ impl State {
     /// [`Status::NotFound`], [`Status::IsDirectory`], [`Status::AccessDenied`], [`Status::Busy`],
     /// and as [`State::directory`].
     pub fn plan_unlink(&self, request: &UnlinkRequest) -> Result<(Handle, Vec<ServerPart>)> {
-        let dir = self.directory(&request.at)?;
+        let dir = self.directory(&request.at, &request.name)?;
         check_name(&request.name)?;
         self.check_directory(&request.who, dir, false)?;
         self.transactions.locks.check_write_name(request.at.dir, &request.name)?;

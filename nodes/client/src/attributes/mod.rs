@@ -4,13 +4,14 @@
 //! sends passes through [`Client::settle`], which corrects it by own unreported writes and, if
 //! another client writes, by asking the data servers.
 
+mod partitions;
 mod silence;
 mod silent;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, DataTime, FileKind, Handle, Status, set_id_bits};
+use weft_base::{Attr, Credentials, DataTime, FileKind, Handle, ServerId, Status, set_id_bits};
 use weft_call::run_window;
 use weft_layout::file_bytes;
 use weft_rt::Runtime;
@@ -49,6 +50,8 @@ enum Judged {
     Settled(Settled),
     /// Others may have written: the data servers know.
     AskData(Attr, Capability, Option<Arc<OpenInode>>),
+    /// A directory with names at these servers: its owner tells of what is there only.
+    AskPartitions(Attr, Vec<ServerId>),
 }
 
 impl<R: Runtime> Client<R> {
@@ -123,6 +126,7 @@ impl<R: Runtime> Client<R> {
         let (attr, capability, inode) = match self.judge(&state, asked) {
             Judged::Settled(settled) => return Ok(settled),
             Judged::AskData(attr, capability, inode) => (attr, capability, inode),
+            Judged::AskPartitions(attr, servers) => return Box::pin(self.settle_with_partitions(flow, attr, servers, asked)).await,
         };
         let settled = Box::pin(self.settle_with_data(flow, attr, capability)).await?;
         if let Settled::Exact(attr) | Settled::Later(attr) = &settled {
@@ -142,6 +146,12 @@ impl<R: Runtime> Client<R> {
     /// Corrects what a metadata server said by own writes.
     fn judge(&self, state: &FileState, asked: Asked) -> Judged {
         let FileState { mut attr, ask_data, .. } = *state;
+        if let Some(map) = &state.partitions {
+            self.inner.knowledge.partitions.learn(attr.handle, map);
+            if map.is_split(attr.handle) {
+                return Judged::AskPartitions(attr, map.servers());
+            }
+        }
         let inode = match attr.kind {
             FileKind::File => match self.inner.opens.subject(attr.handle, asked.after_reports) {
                 Subject::Written(inode) => Some(inode),

@@ -19,7 +19,7 @@ use super::gate::Passage;
 use super::open_inode::OpenInode;
 use crate::flow::Flow;
 use crate::knowledge::{Effect, Touched};
-use crate::names::By;
+use crate::names::{By, Grant};
 use crate::{Client, CreateOptions, OpenFile, Result, SetAttr};
 
 /// How often an open is repeated because it was overtaken (see `open_table.rs`), or because the
@@ -98,11 +98,11 @@ impl<R: Runtime> Client<R> {
         let asked = change.asked;
         let ticket = self.inner.opens.begin();
         let make = |at| CreateRequest { open: options.rights, open_sequence: ticket.sequence, ..file_request(at, name, options, who) };
-        let mut leased = LeaseScope::Nothing;
-        let reply = self.ask_in_dir(flow, dir, By::Name(name), make, &mut leased).await?;
+        let mut grant = Grant::NONE;
+        let reply = self.ask_in_dir(flow, dir, By::Name(name), make, &mut grant).await?;
         let done = change.created(&reply);
-        if leased == LeaseScope::All {
-            self.inner.knowledge.made_name(done, dir, name, (reply.handle, reply.kind), reply.state.as_ref());
+        if grant.scope == LeaseScope::All {
+            self.inner.knowledge.made_name(done, (dir, grant.server), name, (reply.handle, reply.kind), reply.state.as_ref());
         }
         let CreateReply { created, handle, kind, state, capability, .. } = reply;
         match kind {

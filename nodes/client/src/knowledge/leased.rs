@@ -89,7 +89,24 @@ struct Session {
 struct Held {
     /// When the first answer under it was asked for.
     since: Nanos,
-    names: FastMap<Bytes, Option<(Handle, FileKind)>>,
+    names: FastMap<Bytes, Name>,
+    /// Other servers than that of the directory's inode have told some of them.
+    is_spread: bool,
+}
+
+/// What a name leads to, and which server has told it.
+#[derive(Clone, Copy, Debug)]
+struct Name {
+    handle: Handle,
+    /// `None`: to nothing.
+    kind: Option<FileKind>,
+    server: ServerId,
+}
+
+impl Name {
+    fn led(self) -> Option<(Handle, FileKind)> {
+        self.kind.map(|kind| (self.handle, kind))
+    }
 }
 
 /// An object of which attributes were told.
@@ -179,12 +196,13 @@ impl Leased {
 
     /// What names lead to was told under a lease on their directory, with what was told of the
     /// objects. `asked`: before the question, or as [`Leased::changed`] says. `since`: when the
-    /// question was asked if the answer says what the directory is like, otherwise now.
+    /// question was asked if the answer says what the directory is like, otherwise now. `dir`: with
+    /// the server that has told it.
     pub fn told_names<'a>(
         &self,
         asked: Asked,
         since: Nanos,
-        dir: Handle,
+        (dir, server): (Handle, ServerId),
         names: impl IntoIterator<Item = (&'a Bytes, Option<(Handle, FileKind)>, Option<&'a FileState>)>,
     ) {
         if !self.is_on() {
@@ -192,7 +210,7 @@ impl Leased {
         }
         let mut inner = self.lock();
         for (name, led, state) in names {
-            if !inner.counts(asked, dir, &Ended::Name(dir, name.clone())) {
+            if !inner.counts(asked, (dir, server), &Ended::Name(dir, name.clone())) {
                 continue;
             }
             if inner.names + inner.objects.len() >= TOLD_MAX {
@@ -200,10 +218,13 @@ impl Leased {
             }
             // Copied, so that no message is kept alive by a few bytes of it.
             let name = Bytes::copy_from_slice(name);
-            let is_new = inner.held(dir, since).names.insert(name, led).is_none();
+            let (handle, kind) = led.map_or((Handle(0), None), |(handle, kind)| (handle, Some(kind)));
+            let held = inner.held(dir, since);
+            held.is_spread |= server != dir.server();
+            let is_new = held.names.insert(name, Name { handle, kind, server }).is_none();
             inner.names += usize::from(is_new);
             if let Some(state) = state {
-                inner.tell(asked, dir, state);
+                inner.tell(asked, (dir, server), state);
             }
         }
     }
@@ -221,16 +242,16 @@ impl Leased {
             _ => inner.objects.get(&handle).map(|told| told.under),
         };
         let Some(under) = under else { return };
-        if under == handle && inner.counts(asked, handle, &Ended::Object(handle)) {
+        if under == handle && inner.counts(asked, (handle, handle.server()), &Ended::Object(handle)) {
             inner.held(handle, asked.at);
         }
-        inner.tell(asked, under, state);
+        inner.tell(asked, (under, handle.server()), state);
     }
 
     /// A new and empty directory was told of under a lease on it.
     pub fn made_directory(&self, asked: Asked, dir: Handle) {
         let mut inner = self.lock();
-        if inner.counts(asked, dir, &Ended::Object(dir)) {
+        if inner.counts(asked, (dir, dir.server()), &Ended::Object(dir)) {
             inner.held(dir, asked.at);
         }
     }
@@ -258,8 +279,9 @@ impl Leased {
             return None;
         }
         let inner = self.lock();
-        inner.until(dir, now)?;
-        Some(match *inner.directories.get(&dir)?.names.get(name)? {
+        let told = *inner.directories.get(&dir)?.names.get(name)?;
+        inner.until(told.server, now)?;
+        Some(match told.led() {
             None => Led::Nowhere,
             Some((handle, kind)) => Led::To(handle, kind, inner.state(handle, now).cloned().map(Box::new)),
         })
@@ -273,9 +295,11 @@ impl Leased {
     /// For how long, in nanoseconds, it may be believed that the name leads to this object.
     pub fn name_holds_ns(&self, dir: Handle, name: &[u8], handle: Option<Handle>, now: Nanos) -> u64 {
         let inner = self.lock();
-        let led = inner.directories.get(&dir).and_then(|held| held.names.get(name));
-        match led {
-            Some(led) if led.map(|(handle, _)| handle) == handle => inner.until(dir, now).map_or(0, |until| until.since(now)),
+        let told = inner.directories.get(&dir).and_then(|held| held.names.get(name));
+        match told {
+            Some(told) if told.led().map(|(handle, _)| handle) == handle => {
+                inner.until(told.server, now).map_or(0, |until| until.since(now))
+            }
             _ => 0,
         }
     }
@@ -285,7 +309,9 @@ impl Leased {
     pub fn attr_holds_ns(&self, attr: &Attr, now: Nanos) -> u64 {
         let inner = self.lock();
         match inner.state(attr.handle, now) {
-            Some((state, _)) if state.attr.version == attr.version => inner.until(attr.handle, now).map_or(0, |until| until.since(now)),
+            Some((state, _)) if state.attr.version == attr.version => {
+                inner.until(attr.handle.server(), now).map_or(0, |until| until.since(now))
+            }
             _ => inner.often.get(&attr.handle).map_or(0, |at| (*at + OFTEN_NS).since(now)),
         }
     }
@@ -293,7 +319,7 @@ impl Leased {
     /// Since when a lease on this directory is held, and until when what it covers may be believed.
     pub fn holds(&self, dir: Handle, now: Nanos) -> Option<(Nanos, Nanos)> {
         let inner = self.lock();
-        Some((inner.directories.get(&dir)?.since, inner.until(dir, now)?))
+        Some((inner.directories.get(&dir)?.since, inner.until(dir.server(), now)?))
     }
 
     /// The objects of which attributes were told under the leases that a notice ends.
@@ -318,7 +344,7 @@ impl Leased {
         let mut inner = self.lock();
         for at in 0..ended.len() {
             let Ended::Name(dir, name) = &ended[at] else { continue };
-            let led = inner.directories.get(dir).and_then(|held| held.names.get(name)).copied();
+            let led = inner.directories.get(dir).and_then(|held| held.names.get(name)).map(|told| told.led());
             ended.push(Ended::Object(*dir));
             match led {
                 Some(Some((handle, _))) => ended.push(Ended::Object(handle)),
@@ -375,19 +401,18 @@ impl Leased {
 }
 
 impl Inner {
-    /// Until when what the server of this object has told may be believed.
-    fn until(&self, object: Handle, now: Nanos) -> Option<Nanos> {
-        self.sessions.get(&object.server()).map(|session| session.until).filter(|until| now < *until)
+    /// Until when what this server has told may be believed.
+    fn until(&self, server: ServerId, now: Nanos) -> Option<Nanos> {
+        self.sessions.get(&server).map(|session| session.until).filter(|until| now < *until)
     }
 
     fn state(&self, handle: Handle, now: Nanos) -> Option<&(FileState, Asked)> {
-        self.until(handle, now)?;
+        self.until(handle.server(), now)?;
         self.objects.get(&handle).filter(|told| told.at >= self.any_object)?.state.as_ref()
     }
 
-    /// True if an answer under a lease on `dir` counts.
-    fn counts(&self, asked: Asked, dir: Handle, what: &Ended) -> bool {
-        let server = dir.server();
+    /// True if an answer under a lease on `dir`, from this server, counts.
+    fn counts(&self, asked: Asked, (dir, server): (Handle, ServerId), what: &Ended) -> bool {
         let is_object = matches!(what, Ended::Object(_));
         let is_under_way = self.under_way.contains_key(what) || (is_object && self.under_way.contains_key(&Ended::AnyObject));
         let is_too_old = asked.after_log == 0 || self.log.front().is_some_and(|(oldest, _)| *oldest > asked.after_log + 1);
@@ -404,15 +429,17 @@ impl Inner {
     }
 
     fn held(&mut self, dir: Handle, since: Nanos) -> &mut Held {
-        self.directories.entry(dir).or_insert_with(|| Held { since, names: FastMap::default() })
+        self.directories.entry(dir).or_insert_with(|| Held { since, names: FastMap::default(), is_spread: false })
     }
 
-    fn tell(&mut self, asked: Asked, under: Handle, state: &FileState) {
+    fn tell(&mut self, asked: Asked, (under, server): (Handle, ServerId), state: &FileState) {
         let handle = state.attr.handle;
-        if state.ask_data.is_some() || handle.server() != under.server() {
+        // Several servers know of a directory that is split, and tell of it under no lease.
+        let is_split = state.partitions.as_ref().is_some_and(|map| map.is_split(handle));
+        if state.ask_data.is_some() || handle.server() != server || is_split {
             return;
         }
-        if self.counts(asked, under, &Ended::Object(handle)) {
+        if self.counts(asked, (under, server), &Ended::Object(handle)) {
             let at = self.log.back().map_or(0, |(number, _)| *number);
             self.objects.insert(handle, Told { under, at, state: Some((state.clone(), asked)) });
         }
@@ -423,7 +450,7 @@ impl Inner {
             Ended::Name(dir, name) => {
                 let gone = self.directories.get_mut(dir).and_then(|held| held.names.remove(name));
                 self.names -= usize::from(gone.is_some());
-                if let Some(Some((handle, _))) = gone {
+                if let Some((handle, _)) = gone.and_then(Name::led) {
                     self.objects.remove(&handle);
                 }
             }
@@ -437,7 +464,7 @@ impl Inner {
             Ended::Directory(dir) => {
                 let Some(held) = self.directories.remove(dir) else { return };
                 self.names -= held.names.len();
-                for (handle, _) in held.names.into_values().flatten().chain([(*dir, FileKind::Directory)]) {
+                for (handle, _) in held.names.into_values().filter_map(Name::led).chain([(*dir, FileKind::Directory)]) {
                     if self.objects.get(&handle).is_some_and(|told| told.under == *dir) {
                         self.objects.remove(&handle);
                     }
@@ -445,8 +472,13 @@ impl Inner {
             }
             Ended::Server(server) => {
                 self.directories.retain(|dir, held| {
-                    let stays = dir.server() != *server;
-                    self.names -= if stays { 0 } else { held.names.len() };
+                    let (stays, before) = (dir.server() != *server, held.names.len());
+                    match stays {
+                        true if held.is_spread => held.names.retain(|_, told| told.server != *server),
+                        true => {}
+                        false => held.names.clear(),
+                    }
+                    self.names -= before - held.names.len();
                     stays
                 });
                 self.objects.retain(|handle, _| handle.server() != *server);

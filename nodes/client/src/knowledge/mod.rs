@@ -62,8 +62,8 @@ pub(crate) enum Effect<'a> {
     Attributes(&'a Attr),
     /// The name leads to something.
     Made(DirChange),
-    /// The name leads to an empty directory with these attributes.
-    MadeDirectory(DirChange, &'a Attr),
+    /// The name leads to an empty directory with these attributes; `None`: which is not followed.
+    MadeDirectory(DirChange, Option<&'a Attr>),
     /// The name leads to nothing any more.
     Removed(DirChange),
     /// The name does not lead to a directory any more.
@@ -175,12 +175,12 @@ impl Knowledge {
         self.leased.newest()
     }
 
-    /// A name was looked up, and the answer is given under a lease on its directory.
+    /// A name was looked up, and the answer is given by this server under a lease on its directory.
     pub fn told_name(
         &self,
         asked: Asked,
         now: Nanos,
-        dir: Handle,
+        dir: (Handle, ServerId),
         name: &Bytes,
         led: Option<(Handle, FileKind)>,
         state: Option<&FileState>,
@@ -193,17 +193,17 @@ impl Knowledge {
         &self,
         asked: Asked,
         now: Nanos,
-        dir: Handle,
+        dir: (Handle, ServerId),
         names: impl IntoIterator<Item = (&'a Bytes, Option<(Handle, FileKind)>, Option<&'a FileState>)>,
     ) {
         self.leased.told_names(asked, now, dir, names);
     }
 
-    /// This client has made a name, and the answer is given under a lease on its directory. `asked`
-    /// is what [`Changing::done`] has returned.
-    pub fn made_name(&self, asked: Asked, dir: Handle, name: &Bytes, led: (Handle, FileKind), state: Option<&FileState>) {
+    /// This client has made a name, and the answer is given by this server under a lease on its
+    /// directory. `asked` is what [`Changing::done`] has returned.
+    pub fn made_name(&self, asked: Asked, dir: (Handle, ServerId), name: &Bytes, led: (Handle, FileKind), state: Option<&FileState>) {
         self.leased.told_names(asked, asked.at, dir, [(name, Some(led), state)]);
-        if led.1 == FileKind::Directory && led.0.server() == dir.server() {
+        if led.1 == FileKind::Directory && led.0.server() == dir.1 && !self.partitions.may_be_split(led.0) {
             self.leased.made_directory(asked, led.0);
         }
     }
@@ -243,9 +243,9 @@ impl Knowledge {
         }
     }
 
-    /// True if a lease on this directory is held.
+    /// True if one lease on this directory covers all its names, and is held.
     pub fn holds(&self, dir: Handle, now: Nanos) -> bool {
-        self.leased.holds(dir, now).is_some()
+        !self.partitions.may_be_split(dir) && self.leased.holds(dir, now).is_some()
     }
 
     /// The objects of which attributes were told under the leases that a notice ends.
@@ -302,7 +302,9 @@ impl Changing<'_> {
             }
             (Touched::Name(dir, name), Effect::MadeDirectory(change, attr)) => {
                 directories.made_directory(dir, name, change, at);
-                directories.made(attr, at);
+                if let Some(attr) = attr {
+                    directories.made(attr, at);
+                }
             }
             (Touched::Lost(dir, name), Effect::Removed(change)) => directories.removed(dir, name, change, at),
             (Touched::Lost(dir, name), Effect::RemovedDirectory(change)) => directories.removed_directory(dir, name, change, at),
@@ -376,7 +378,7 @@ mod tests {
         let knowledge = Knowledge::default();
         knowledge.follow(1000);
         let change = knowledge.changing(Touched::Name(Handle(1), name), asked(0));
-        change.done(Effect::MadeDirectory(DirChange { version: 2, time: weft_base::WallTime(2) }, &dir_attr(5)));
+        change.done(Effect::MadeDirectory(DirChange { version: 2, time: weft_base::WallTime(2) }, Some(&dir_attr(5))));
         knowledge
     }
 

@@ -15,6 +15,8 @@ pub(crate) struct Partitions {
     maps: Mutex<FastMap<Handle, Arc<PartitionMap>>>,
     /// Saves everybody the lock while no directory has a map of its own.
     used: AtomicBool,
+    /// Maps were dropped.
+    has_dropped: AtomicBool,
 }
 
 impl Partitions {
@@ -26,13 +28,30 @@ impl Partitions {
         self.maps.lock().expect("no code panics while it holds this lock").get(&dir).cloned()
     }
 
+    /// True unless the names of a directory of which a server has told are known to be all with its
+    /// owner.
+    pub fn may_be_split(&self, dir: Handle) -> bool {
+        self.has_dropped.load(Ordering::Relaxed) || self.get(dir).is_some()
+    }
+
     /// A server has told the map of a directory.
-    pub fn learn(&self, dir: Handle, map: PartitionMap) {
-        let mut maps = self.maps.lock().expect("no code panics while it holds this lock");
-        if maps.len() >= MAPS_MAX {
-            maps.clear();
+    pub fn learn(&self, dir: Handle, map: &PartitionMap) {
+        let is_split = map.is_split(dir);
+        if !is_split && !self.used.load(Ordering::Relaxed) {
+            return;
         }
-        maps.insert(dir, Arc::new(map));
+        let mut maps = self.maps.lock().expect("no code panics while it holds this lock");
+        if !is_split {
+            maps.remove(&dir);
+            return;
+        }
+        if maps.len() >= MAPS_MAX && !maps.contains_key(&dir) {
+            maps.clear();
+            self.has_dropped.store(true, Ordering::Relaxed);
+        }
+        if maps.get(&dir).is_none_or(|known| **known != *map) {
+            maps.insert(dir, Arc::new(map.clone()));
+        }
         self.used.store(true, Ordering::Relaxed);
     }
 }

@@ -8,7 +8,7 @@ use weft_rt::Runtime;
 use weft_wire::LeaseScope;
 use weft_wire::ops::{FileState, GetAttrManyRequest, ParentRequest, ReadDirReply, ReadDirRequest, SyncMetaRequest};
 
-use super::partitions::By;
+use super::partitions::{By, Grant};
 use crate::flow::Flow;
 use crate::knowledge::Asked;
 use crate::{Client, DirItem, DirPage, Result, Seen};
@@ -61,10 +61,12 @@ impl<R: Runtime> Client<R> {
         let asked = self.asking();
         // A range without a name behind the cookie is not the end of the directory.
         let mut behind = cookie;
-        let mut leased = LeaseScope::Nothing;
-        let ReadDirReply { entries, until, parent } = loop {
+        let (mut grant, mut parent) = (Grant::NONE, Handle(0));
+        let ReadDirReply { entries, until, .. } = loop {
             let make = |at| ReadDirRequest { at, cookie: behind, bytes_max, with_state: with_attrs, who: who.clone() };
-            let reply = self.ask_in_dir(flow, dir, By::Cookie(behind), make, &mut leased).await?;
+            let reply = self.ask_in_dir(flow, dir, By::Cookie(behind), make, &mut grant).await?;
+            // The owner of the directory knows it, which has the first names of all.
+            parent = if parent == Handle(0) { reply.parent } else { parent };
             if !reply.entries.is_empty() || reply.until == u64::MAX {
                 break reply;
             }
@@ -73,11 +75,11 @@ impl<R: Runtime> Client<R> {
             }
             behind = reply.until;
         };
-        if leased >= LeaseScope::Names {
-            let names = entries
-                .iter()
-                .map(|entry| (&entry.name, Some((entry.handle, entry.kind)), entry.state.as_ref().filter(|_| leased == LeaseScope::All)));
-            self.inner.knowledge.told_names(asked, self.rt().now(), dir, names);
+        if grant.scope >= LeaseScope::Names {
+            let names = entries.iter().map(|entry| {
+                (&entry.name, Some((entry.handle, entry.kind)), entry.state.as_ref().filter(|_| grant.scope == LeaseScope::All))
+            });
+            self.inner.knowledge.told_names(asked, self.rt().now(), (dir, grant.server), names);
         }
         // A client with a limited key is not told of it: `..` is then as in the root.
         let parent = if parent == Handle(0) { dir } else { parent };
@@ -228,6 +230,8 @@ impl<R: Runtime> Client<R> {
     pub async fn fsync_dir(&self, dir: Handle) -> Result<()> {
         let flow = self.flow("fsync", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_FSYNC);
-        self.call(flow, self.owner(flow, dir).await?, &SyncMetaRequest {}).await
+        let servers = self.servers_of_dir(flow, dir).await?;
+        let flows = servers.into_iter().map(|server| self.call(flow, server, &SyncMetaRequest {}));
+        run_window(flows, self.options().window).await.into_iter().collect()
     }
 }

@@ -20,7 +20,7 @@ use crate::knowledge::{Effect, Led, Touched};
 use crate::{Client, RenameFlags, Result, Seen};
 
 pub(crate) use directory::Wanted;
-pub(crate) use partitions::By;
+pub(crate) use partitions::{By, Grant};
 
 /// How often a name is looked up again because the object it led to was changing when its
 /// attributes were asked for.
@@ -158,15 +158,15 @@ impl<R: Runtime> Client<R> {
     }
 
     async fn lookup_request(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<LookupReply> {
-        let (asked, mut leased) = (self.asking(), LeaseScope::Nothing);
+        let (asked, mut grant) = (self.asking(), Grant::NONE);
         let make = |at| LookupRequest { at, name: name.clone(), who: who.clone() };
-        let outcome = self.ask_in_dir(flow, dir, By::Name(name), make, &mut leased).await;
-        if leased >= LeaseScope::Names {
+        let outcome = self.ask_in_dir(flow, dir, By::Name(name), make, &mut grant).await;
+        if grant.scope >= LeaseScope::Names {
             let (led, state) = match &outcome {
-                Ok(reply) => (Some((reply.handle, reply.kind)), reply.state.as_ref().filter(|_| leased == LeaseScope::All)),
+                Ok(reply) => (Some((reply.handle, reply.kind)), reply.state.as_ref().filter(|_| grant.scope == LeaseScope::All)),
                 Err(_) => (None, None),
             };
-            self.inner.knowledge.told_name(asked, self.rt().now(), dir, name, led, state);
+            self.inner.knowledge.told_name(asked, self.rt().now(), (dir, grant.server), name, led, state);
         }
         outcome
     }
@@ -200,12 +200,14 @@ impl<R: Runtime> Client<R> {
         let name = checked(flow, name)?;
         let change = self.changing(Touched::Name(dir, &name));
         let make = |at| MkdirRequest { at, name: name.clone(), mode, stripe_bytes, stripe_width, who: who.clone() };
-        let mut leased = LeaseScope::Nothing;
-        let reply = self.ask_in_dir(flow, dir, By::Name(&name), make, &mut leased).await?;
+        let mut grant = Grant::NONE;
+        let reply = self.ask_in_dir(flow, dir, By::Name(&name), make, &mut grant).await?;
         let attr = reply.state.attr;
-        let asked = change.done(Effect::MadeDirectory(reply.dir, &attr));
-        if leased == LeaseScope::All {
-            self.inner.knowledge.made_name(asked, dir, &name, (attr.handle, attr.kind), Some(&reply.state));
+        self.learn_partitions(&reply.state);
+        let is_split = reply.state.partitions.as_ref().is_some_and(|map| map.is_split(attr.handle));
+        let asked = change.done(Effect::MadeDirectory(reply.dir, (!is_split).then_some(&attr)));
+        if grant.scope == LeaseScope::All {
+            self.inner.knowledge.made_name(asked, (dir, grant.server), &name, (attr.handle, attr.kind), Some(&reply.state));
         }
         Ok(attr)
     }
@@ -378,11 +380,11 @@ impl<R: Runtime> Client<R> {
         make: impl Fn(weft_wire::ops::DirTarget) -> CreateRequest,
     ) -> Result<Attr> {
         let change = self.changing(Touched::Name(dir, name));
-        let (asked, mut leased) = (change.asked, LeaseScope::Nothing);
-        let reply = self.ask_in_dir(flow, dir, By::Name(name), make, &mut leased).await?;
+        let (asked, mut grant) = (change.asked, Grant::NONE);
+        let reply = self.ask_in_dir(flow, dir, By::Name(name), make, &mut grant).await?;
         let done = change.created(&reply);
-        if leased == LeaseScope::All {
-            self.inner.knowledge.made_name(done, dir, name, (reply.handle, reply.kind), reply.state.as_ref());
+        if grant.scope == LeaseScope::All {
+            self.inner.knowledge.made_name(done, (dir, grant.server), name, (reply.handle, reply.kind), reply.state.as_ref());
         }
         let flow = Flow { handle: reply.handle, ..flow };
         match reply.state {

@@ -8,7 +8,7 @@
 
 use weft_base::{Handle, ServerId, Status};
 use weft_rt::Runtime;
-use weft_wire::ops::{DirTarget, GetAttrRequest, PartitionMap};
+use weft_wire::ops::{DirTarget, FileState, GetAttrRequest, PartitionMap};
 use weft_wire::{LeaseScope, Operation};
 
 use crate::flow::Flow;
@@ -16,6 +16,20 @@ use crate::{Client, Result};
 
 /// How often a request follows a directory whose map keeps changing.
 const MAP_TRIES: usize = 8;
+
+/// Under what an answer about names in a directory was given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grant {
+    /// How much of it is given under a lease on the directory.
+    pub(crate) scope: LeaseScope,
+    /// Who has given it.
+    pub(crate) server: ServerId,
+}
+
+impl Grant {
+    /// There is no answer yet.
+    pub(crate) const NONE: Grant = Grant { scope: LeaseScope::Nothing, server: ServerId(0) };
+}
 
 /// By what a request of a directory finds its server.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +49,7 @@ impl<R: Runtime> Client<R> {
         by: By<'_>,
         make: impl Fn(DirTarget) -> O,
     ) -> Result<O::Reply> {
-        self.ask_in_dir(flow, dir, by, make, &mut LeaseScope::default()).await
+        self.ask_in_dir(flow, dir, by, make, &mut Grant { ..Grant::NONE }).await
     }
 
     /// [`Client::call_in_dir`]; says also whether the answer, which may be that there is no such
@@ -46,16 +60,21 @@ impl<R: Runtime> Client<R> {
         dir: Handle,
         by: By<'_>,
         make: impl Fn(DirTarget) -> O,
-        leased: &mut LeaseScope,
+        grant: &mut Grant,
     ) -> Result<O::Reply> {
         let owner = self.owner(flow, dir).await?;
         for _ in 0..MAP_TRIES {
             let (at, server) = self.target_in_dir(flow, dir, by).await?;
-            match self.ask(flow, server, &make(at), leased).await {
+            grant.server = server;
+            match self.ask(flow, server, &make(at), &mut grant.scope).await {
                 Err(error) if error.status == Status::StaleMap => {
-                    let state = self.call(flow, owner, &GetAttrRequest { handle: dir }).await?;
+                    let state = match self.call(flow, owner, &GetAttrRequest { handle: dir }).await {
+                        // It was removed, and nothing has a name in it.
+                        Err(error) if error.status == Status::Stale => return Err(flow.error_at(Status::NotFound, owner)),
+                        state => state?,
+                    };
                     let map = state.partitions.ok_or(flow.error_at(Status::NotDirectory, owner))?;
-                    self.inner.knowledge.partitions.learn(dir, map);
+                    self.inner.knowledge.partitions.learn(dir, &map);
                 }
                 outcome => return outcome,
             }
@@ -79,6 +98,33 @@ impl<R: Runtime> Client<R> {
             (None, By::Name(name)) => map.server(self.name_key(flow, owner).await?.hash(name)),
             (None, By::Cookie(cookie)) => map.server_behind(cookie),
         })
+    }
+
+    /// Keeps the map of a directory of which this was told, if it is split.
+    pub(crate) fn learn_partitions(&self, state: &FileState) {
+        if let Some(map) = &state.partitions {
+            self.inner.knowledge.partitions.learn(state.attr.handle, map);
+        }
+    }
+
+    /// The servers that hold the names of a directory, each once.
+    ///
+    /// # Errors
+    /// [`Status::Stale`] if it is gone; servers that do not answer.
+    pub async fn servers_of_names(&self, dir: Handle) -> Result<Vec<ServerId>> {
+        let flow = self.flow("getattr", dir);
+        self.learn_partitions(&self.get_state(flow, dir).await?);
+        self.servers_of_dir(flow, dir).await
+    }
+
+    /// The servers that hold names of a directory, as far as this client knows.
+    pub(crate) async fn servers_of_dir(&self, flow: Flow, dir: Handle) -> Result<Vec<ServerId>> {
+        let owner = self.owner(flow, dir).await?;
+        let partitions = &self.inner.knowledge.partitions;
+        if partitions.may_be_split(dir) && partitions.get(dir).is_none() {
+            self.learn_partitions(&self.get_state(flow, dir).await?);
+        }
+        Ok(partitions.get(dir).map_or_else(|| vec![owner], |map| map.servers()))
     }
 
     /// The target of a name operation whose server is chosen by another directory.

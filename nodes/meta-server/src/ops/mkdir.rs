@@ -5,7 +5,7 @@ use weft_namespace::State;
 use weft_rt::ServerRuntime;
 use weft_wire::ops::{MkdirRequest, TxPart};
 
-use super::names::Planned;
+use super::names::{MadeDirectory, Planned};
 use super::{NameChange, NameReply};
 use crate::engine::Engine;
 use crate::server::Server;
@@ -18,7 +18,12 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             TxPart::InheritHints { hints } => Some(hints.clone()),
             _ => None,
         });
-        let reply = NameReply::Made { part: make.part.clone(), hints: hints.unwrap_or_default(), dir: request.at.dir };
+        let map = parts.iter().find_map(|part| match &part.part {
+            TxPart::MakePartition { map, .. } => Some(map.clone()),
+            _ => None,
+        });
+        let (part, hints) = (make.part.clone(), hints.unwrap_or_default());
+        let reply = NameReply::Made { made: Box::new(MadeDirectory { part, hints, map }), dir: request.at.dir };
         Ok(Planned::Change(NameChange { parts, cycles: Vec::new(), who: request.who.clone(), reply }))
     }
 }

@@ -11,6 +11,7 @@ mod reap;
 mod rename;
 mod rmdir;
 mod sizes;
+mod spread;
 mod times;
 mod truncate;
 mod unlink;
@@ -44,6 +45,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             Request::Notices(request) => self.notices(peer, header, &request),
             Request::Changes(request) => self.changes(peer, header, &request),
 
+            request if self.is_spread(&request) => self.change_names(peer, header, request),
             Request::SetAttr(request) => self.setattr(peer, header, &request),
             Request::Open(request) => self.open(peer, header, request),
             Request::Close(request) => self.close(peer, header, request),

@@ -1,14 +1,15 @@
-//! Changes of names: mkdir, rmdir, unlink, link, rename. All of them are lists of parts; if all
+//! Changes of names: mkdir, rmdir, unlink, link, rename, and of directories whose names are with
+//! several servers. All of them are lists of parts; if all
 //! parts concern this server, they are one record within the turn, otherwise a transaction in a
 //! flow.
 
 use std::rc::Rc;
 
 use bytes::Bytes;
-use weft_base::{Credentials, Handle, MILLISECOND, Nanos, Result, ServerId, Status};
+use weft_base::{ClientId, Credentials, Handle, MILLISECOND, Nanos, Result, ServerId, Status};
 use weft_namespace::{Change, CycleCheck, Record, RequestContext, ServerPart, State, made_directory};
 use weft_rt::{PeerId, ServerRuntime};
-use weft_wire::ops::{DirChange, LinkReply, LinkRequest, MkdirReply, RenameReply, RmdirReply, TxPart, UnlinkReply};
+use weft_wire::ops::{DirChange, LinkReply, LinkRequest, MkdirReply, PartitionMap, RenameReply, RmdirReply, TxPart, UnlinkReply};
 use weft_wire::{Header, Request, Wire};
 
 use crate::engine::Engine;
@@ -43,10 +44,25 @@ pub(crate) enum NameReply {
     Renamed { dir: Option<Handle>, replaced: bool },
     /// The object with its new name.
     Linked(LinkRequest),
-    /// The new directory, made by this part with these hints, with its name in this directory.
-    Made { part: TxPart, hints: Vec<(Bytes, Bytes)>, dir: Handle },
+    /// The new directory, with its name in this directory.
+    Made { made: Box<MadeDirectory>, dir: Handle },
     /// What became of this directory, which has lost the name of another.
     Removed { dir: Handle },
+    /// The attributes of this directory.
+    Attributes { dir: Handle },
+    /// That it is done.
+    Done,
+}
+
+/// How a new directory is made.
+#[derive(Clone, Debug)]
+pub(crate) struct MadeDirectory {
+    /// By this part.
+    pub(crate) part: TxPart,
+    /// With these hints.
+    pub(crate) hints: Vec<(Bytes, Bytes)>,
+    /// With this map, if it is split.
+    pub(crate) map: Option<PartitionMap>,
 }
 
 impl NameReply {
@@ -62,11 +78,20 @@ impl NameReply {
                 let (state, dir) = (state.linked_state(cx, request, record), change_of(request.to.dir, record));
                 LinkReply { state, dir }.to_bytes()
             }
-            NameReply::Made { part, hints, dir } => {
-                let state = state.made_state(cx, made.ok_or(Status::Io)?, part, hints)?;
+            NameReply::Made { made: of, dir } => {
+                let MadeDirectory { part, hints, map } = &**of;
+                let state = State::made_state(cx, made.ok_or(Status::Io)?, part, hints, map.as_ref())?;
                 MkdirReply { state, dir: change_of(*dir, record) }.to_bytes()
             }
             NameReply::Removed { dir } => RmdirReply { dir: change_of(*dir, record) }.to_bytes(),
+            NameReply::Attributes { dir } => {
+                let changed = record.changes.iter().find_map(|change| match change {
+                    Change::PutInode { handle, inode } if handle == dir => Some(inode),
+                    _ => None,
+                });
+                state.file_state(cx, *dir, changed.ok_or(Status::Io)?).to_bytes()
+            }
+            NameReply::Done => ().to_bytes(),
         })
     }
 }
@@ -74,7 +99,11 @@ impl NameReply {
 /// What the record makes of the directory.
 fn change_of(dir: Handle, record: &Record) -> DirChange {
     let change = |change: &Change| match change {
-        Change::Touch { handle, mtime, version, .. } if *handle == dir => Some(DirChange { version: *version, time: *mtime }),
+        Change::Touch { handle: touched, mtime, version, .. } | Change::TouchPartition { dir: touched, mtime, version, .. }
+            if *touched == dir =>
+        {
+            Some(DirChange { version: *version, time: *mtime })
+        }
         _ => None,
     };
     record.changes.iter().rev().find_map(change).unwrap_or(DirChange::NONE)
@@ -98,7 +127,7 @@ pub(crate) enum Planned {
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Executes a change of names.
     pub(crate) fn change_names(self: &Rc<Self>, peer: PeerId, header: &Header, request: Request) -> Result<Step> {
-        match self.plan(&request)? {
+        match self.plan(header.request.client, &request)? {
             Planned::Nothing => {
                 let body = nothing_renamed();
                 self.change_and_answer(header, &mut Record::default(), &body);
@@ -113,7 +142,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     /// Plans with what is known here.
-    fn plan(&self, request: &Request) -> Result<Planned> {
+    fn plan(&self, client: ClientId, request: &Request) -> Result<Planned> {
         let state = self.state.borrow();
         let planned = match request {
             Request::Mkdir(request) => self.plan_mkdir(&state, request),
@@ -121,6 +150,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             Request::Unlink(request) => self.plan_unlink(&state, request),
             Request::Link(request) => self.plan_link(&state, request),
             Request::Rename(request) => self.plan_rename_here(&state, request),
+            Request::SetAttr(_) | Request::SetXattr(_) | Request::RemoveXattr(_) => self.plan_spread_change(&state, client, request),
             _ => Err(Status::NotSupported),
         }?;
         if let Planned::Change(change) = &planned {
@@ -187,7 +217,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     async fn try_change_names(self: &Rc<Self>, header: &Header, request: &Request, deadline: Nanos) -> Result<Bytes> {
-        let planned = match (self.plan(request)?, request) {
+        let planned = match (self.plan(header.request.client, request)?, request) {
             (Planned::NeedsFacts, Request::Rename(request)) => self.plan_rename_there(request, deadline).await?,
             (planned, _) => planned,
         };
@@ -196,7 +226,14 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 Step::Answer(body, _) => Ok(body),
                 Step::WhenDurable(..) | Step::Later => Err(Status::Busy),
             },
-            Planned::Change(change) => self.transact(header, &change, deadline).await,
+            Planned::Change(change) => match self.transact(header, &change, deadline).await {
+                // A directory that goes is split.
+                Err(Status::StaleMap) => {
+                    let change = self.over_partitions(change, deadline).await?;
+                    self.transact(header, &change, deadline).await
+                }
+                result => result,
+            },
             Planned::Nothing => {
                 let body = nothing_renamed();
                 self.change_and_answer(header, &mut Record::default(), &body);

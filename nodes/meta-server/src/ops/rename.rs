@@ -3,7 +3,7 @@
 use weft_base::{FileKind, Nanos, Result, Status};
 use weft_namespace::{RenamePlan, RenameSource, RenameTarget, State};
 use weft_rt::ServerRuntime;
-use weft_wire::ops::{GetAttrRequest, LookupRequest, RenameRequest};
+use weft_wire::ops::{DirTarget, FileState, GetAttrRequest, LookupRequest, RenameRequest};
 
 use super::names::Planned;
 use super::{NameChange, NameReply};
@@ -14,8 +14,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Plans if the new name is here too.
     pub(super) fn plan_rename_here(&self, state: &State, request: &RenameRequest) -> Result<Planned> {
         let source = state.rename_source(request)?;
-        if request.to.dir.server() != self.config.serving.server {
-            self.knows(request.to.dir.server())?;
+        let server = state.server_of_name(request.to.dir, &request.to_name);
+        if server != self.config.serving.server {
+            self.knows(server)?;
             return Ok(Planned::NeedsFacts);
         }
         let target = state.rename_target(&request.to, &request.to_name, &request.who)?;
@@ -25,15 +26,26 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Asks the server of the new name and plans.
     pub(super) async fn plan_rename_there(&self, request: &RenameRequest, deadline: Nanos) -> Result<Planned> {
         let before = self.state.borrow().rename_source(request)?;
-        let server = request.to.dir.server();
-        let lookup = LookupRequest { at: request.to.clone(), name: request.to_name.clone(), who: request.who.clone() };
-        let found = match self.shell.caller.call(server, &lookup, deadline).await {
+        let mut server = self.state.borrow().server_of_name(request.to.dir, &request.to_name);
+        // Whoever has nothing of it refuses the map, not the server.
+        let at = DirTarget { map_epoch: request.to.map_epoch.max(1), ..request.to };
+        let lookup = LookupRequest { at, name: request.to_name.clone(), who: request.who.clone() };
+        let mut looked = self.shell.caller.call(server, &lookup, deadline).await;
+        if looked == Err(Status::StaleMap) {
+            // The directory is split, and nothing of it is here.
+            let state = self.state_at_owner(request, deadline).await?;
+            let map = state.partitions.ok_or(Status::NotDirectory)?;
+            server = map.server(self.state.borrow().hash(&request.to_name));
+            self.knows(server)?;
+            looked = self.shell.caller.call(server, &lookup, deadline).await;
+        }
+        let found = match looked {
             Ok(reply) => Some((reply.handle, reply.kind)),
             Err(Status::NotFound) => None,
             Err(status) => return Err(status),
         };
-        let dir = self.shell.caller.call(server, &GetAttrRequest { handle: request.to.dir }, deadline).await?.attr;
-        let target = RenameTarget::from_answers(found, &dir, &request.who);
+        let dir = self.state_at_owner(request, deadline).await?.attr;
+        let target = RenameTarget::from_answers(server, found, &dir, &request.who);
         // Time has passed: look at the old name again. If it led elsewhere when the question was
         // asked, the answers about both names need not belong together: together they may show a
         // state that never was, with both names for one object, say.
@@ -43,6 +55,15 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             return Err(Status::Conflict);
         }
         planned(&state, request, source, target)
+    }
+
+    /// The state of the directory of the new name, from where its inode is.
+    async fn state_at_owner(&self, request: &RenameRequest, deadline: Nanos) -> Result<FileState> {
+        let dir = request.to.dir;
+        if dir.server() == self.config.serving.server {
+            return self.state.borrow().getattr(&self.context(self.shell.caller.client()), dir);
+        }
+        self.shell.caller.call(dir.server(), &GetAttrRequest { handle: dir }, deadline).await
     }
 }
 

@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use weft_base::{FileKind, Handle, ROOT_HANDLE, ServerId, Status};
 
-use crate::history::{Action, Answer, Name, RenameMode, Seen};
+use crate::history::{Action, Answer, History, Name, RenameMode, Seen};
 
 /// Permission bits with which histories make files and pipes.
 pub const FILE_MODE: u32 = 0o644;
@@ -28,6 +28,8 @@ pub const SYMLINK_MODE: u32 = 0o777;
 #[derive(Clone)]
 pub struct Tree {
     nodes: BTreeMap<Handle, Rc<Node>>,
+    /// What several servers tell of a directory belongs to no one moment.
+    splits: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -105,7 +107,12 @@ impl Tree {
     /// Only the root.
     pub fn new() -> Tree {
         let root = Node { parent: ROOT_HANDLE, ..Node::directory(ROOT_HANDLE) };
-        Tree { nodes: BTreeMap::from([(ROOT_HANDLE, Rc::new(root))]) }
+        Tree { nodes: BTreeMap::from([(ROOT_HANDLE, Rc::new(root))]), splits: false }
+    }
+
+    /// The state in which a history begins.
+    pub fn of(history: &History) -> Tree {
+        Tree { splits: history.splits, ..Tree::new() }
     }
 
     /// The stand-in for the object that step `number` of a history may have made.
@@ -289,6 +296,7 @@ impl Tree {
     fn check_seen(&self, handle: Handle, seen: &Seen) -> Result<(), Mismatch> {
         let node = self.nodes.get(&handle).ok_or_else(|| Mismatch::ShouldFail(Statuses::of(&GONE)))?;
         let (nlink, size) = match node.kind {
+            FileKind::Directory if self.splits => (seen.nlink, None),
             FileKind::Directory => {
                 let subdirs = node.entries.values().filter(|entry| self.kind(**entry) == FileKind::Directory).count();
                 (2 + subdirs as u32, Some(node.entries.len() as u64))

@@ -32,7 +32,7 @@ fn name() -> Bytes {
 }
 
 fn tell(leased: &Leased, asked: Asked, version: u64) {
-    leased.told_names(asked, NOW, DIR, [(&name(), Some((FILE, FileKind::File)), Some(&state(FILE, version)))]);
+    leased.told_names(asked, NOW, (DIR, META), [(&name(), Some((FILE, FileKind::File)), Some(&state(FILE, version)))]);
 }
 
 /// The version of the object to which the name is believed to lead.
@@ -110,7 +110,7 @@ fn a_name_that_is_lost_takes_along_what_it_led_to() {
     leased.changed(&ended, 0);
     // Where it led to is not known: it may have been any object.
     let other = Bytes::from_static(b"other");
-    leased.told_names(asked(&leased), NOW, DIR, [(&other, Some((FILE, FileKind::File)), Some(&state(FILE, 2)))]);
+    leased.told_names(asked(&leased), NOW, (DIR, META), [(&other, Some((FILE, FileKind::File)), Some(&state(FILE, 2)))]);
     assert!(leased.state(FILE, NOW).is_some());
     let ended = leased.begin(vec![Ended::Name(DIR, name())], true);
     assert!(ended.contains(&Ended::AnyObject) && leased.state(FILE, NOW).is_none());

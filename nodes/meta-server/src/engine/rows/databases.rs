@@ -98,7 +98,7 @@ impl Databases {
             }
             let change = row::change_of(value)?;
             match &change {
-                Change::PutInode { handle, .. } => drop(inodes.insert(*handle)),
+                Change::PutInode { handle, .. } | Change::PutPartition { dir: handle, .. } => drop(inodes.insert(*handle)),
                 Change::PutCounter { next } => counter = *next,
                 _ => {}
             }
@@ -184,7 +184,7 @@ impl Databases {
             {
                 changes.entry(Owner::Object(*handle)).or_default().push(row::layout_row(*handle, change));
             }
-            Change::DeleteInode { handle } if plan == Plan::PerObject => {
+            Change::DeleteInode { handle } | Change::DeletePartition { dir: handle } if plan == Plan::PerObject => {
                 changes.remove(&Owner::Object(*handle));
                 self.layouts.remove(handle);
                 self.open.remove(handle);

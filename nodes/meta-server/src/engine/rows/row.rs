@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use weft_base::{ClientId, Handle, Result, ServerId};
-use weft_namespace::Change;
+use weft_namespace::{Change, PartitionInode};
 use weft_wire::ops::TxId;
 use weft_wire::{Reader, Wire};
 
@@ -20,6 +20,7 @@ mod kind {
     pub(super) const REPLY: u8 = 9;
     pub(super) const LOCKER: u8 = 10;
     pub(super) const HOLDER: u8 = 11;
+    pub(super) const PARTITION: u8 = 12;
 }
 
 /// What a change does to a database.
@@ -31,7 +32,7 @@ pub(crate) enum RowChange {
     Delete(Vec<u8>),
     /// All rows from the first key to before the second are gone.
     DeleteRange(Vec<u8>, Vec<u8>),
-    /// The inode of this row has other times and another version, as the change says.
+    /// The inode or partition of this row has other times and another version, as the change says.
     Touch(Vec<u8>, Change),
 }
 
@@ -44,8 +45,9 @@ pub(crate) enum Owner {
     Object(Handle),
 }
 
-/// A change as rows. An object that is gone is told by [`Change::DeleteInode`] itself: its own
-/// database, where it has one, goes with it.
+/// A change as rows. An object that is gone is told by [`Change::DeleteInode`] itself, and names of
+/// a directory that is elsewhere by [`Change::DeletePartition`]: their own database, where they
+/// have one, goes with it.
 pub(crate) fn rows_of(change: &Change, mut put: impl FnMut(Owner, RowChange)) {
     use Owner::{Object, Server};
     use RowChange::{Delete, DeleteRange, Put, Touch};
@@ -53,10 +55,14 @@ pub(crate) fn rows_of(change: &Change, mut put: impl FnMut(Owner, RowChange)) {
         Change::PutInode { handle, .. } => put(Server, Put(of_handle(kind::INODE, *handle), value(change))),
         Change::DeleteInode { handle } => {
             put(Server, Delete(of_handle(kind::INODE, *handle)));
-            for kind in kind::LAYOUT..=kind::ENTRY {
-                put(Object(*handle), DeleteRange(of_handle(kind, *handle), end(of_handle(kind, *handle))));
-            }
+            all_of_object(*handle, &mut put);
         }
+        Change::PutPartition { dir, .. } => put(Server, Put(of_handle(kind::PARTITION, *dir), value(change))),
+        Change::DeletePartition { dir } => {
+            put(Server, Delete(of_handle(kind::PARTITION, *dir)));
+            all_of_object(*dir, &mut put);
+        }
+        Change::TouchPartition { dir, .. } => put(Server, Touch(of_handle(kind::PARTITION, *dir), change.clone())),
         Change::Touch { handle, .. } => put(Server, Touch(of_handle(kind::INODE, *handle), change.clone())),
         Change::PutEntry { dir, name, .. } => put(Object(*dir), Put(of_name(kind::ENTRY, *dir, name), value(change))),
         Change::DeleteEntry { dir, name } => put(Object(*dir), Delete(of_name(kind::ENTRY, *dir, name))),
@@ -82,6 +88,13 @@ pub(crate) fn rows_of(change: &Change, mut put: impl FnMut(Owner, RowChange)) {
     }
 }
 
+/// All rows of an object but its inode are gone.
+fn all_of_object(handle: Handle, put: &mut impl FnMut(Owner, RowChange)) {
+    for kind in kind::LAYOUT..=kind::ENTRY {
+        put(Owner::Object(handle), RowChange::DeleteRange(of_handle(kind, handle), end(of_handle(kind, handle))));
+    }
+}
+
 /// The row of an object's layout in its own database: the inode of which it is taken.
 pub(crate) fn layout_row(handle: Handle, inode: &Change) -> RowChange {
     RowChange::Put(of_handle(kind::LAYOUT, handle), value(inode))
@@ -100,13 +113,20 @@ pub(crate) fn is_layout(key: &[u8]) -> bool {
     key.first() == Some(&kind::LAYOUT)
 }
 
-/// The inode's row after a change of its times; `None` if the row is no inode.
+/// The row of an inode or partition after a change of its times; `None` if the row is something
+/// else.
 pub(crate) fn touched(row: &[u8], touch: &Change) -> Option<Vec<u8>> {
-    let (Ok(Change::PutInode { handle, mut inode }), Change::Touch { mtime, ctime, version, .. }) = (change_of(row), touch) else {
-        return None;
-    };
-    (inode.mtime, inode.ctime, inode.version) = (*mtime, *ctime, *version);
-    Some(value(&Change::PutInode { handle, inode }))
+    Some(value(&match (change_of(row).ok()?, touch) {
+        (Change::PutInode { handle, mut inode }, Change::Touch { mtime, ctime, version, .. }) => {
+            (inode.mtime, inode.ctime, inode.version) = (*mtime, *ctime, *version);
+            Change::PutInode { handle, inode }
+        }
+        (Change::PutPartition { dir, map, known }, Change::TouchPartition { mtime, ctime, version, .. }) => {
+            let known = PartitionInode { mtime: *mtime, ctime: *ctime, version: *version, ..known };
+            Change::PutPartition { dir, map, known }
+        }
+        _ => return None,
+    }))
 }
 
 /// The counter of handles behind all that a change names of this server.

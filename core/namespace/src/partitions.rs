@@ -1,0 +1,256 @@
+//! Directories whose names are spread over several servers by ranges of their hashes. Each of these
+//! servers keeps its names and what it must know of the directory to work with them; the inode,
+//! with the parent and all extended attributes, is with one of them, the *owner* of the directory.
+
+use weft_base::{Handle, Layout, Result, ServerId, Status, WallTime};
+use weft_layout::{HintName, Hints};
+use weft_wire::ops::{DirTarget, PartitionMap, TxPart};
+use weft_wire::wire_struct;
+
+use crate::{Change, Inode, Record, ServerPart, State};
+
+wire_struct! {
+    /// What a server that holds names of a directory knows of the directory.
+    pub struct PartitionInode {
+        /// Permission bits.
+        pub mode: u32,
+        /// Owner.
+        pub uid: u32,
+        /// Group.
+        pub gid: u32,
+        /// What files in it inherit.
+        pub layout: Layout,
+        /// Last change of the names here, or as it was set.
+        pub mtime: WallTime,
+        /// Last change of the names here, or of the inode.
+        pub ctime: WallTime,
+        /// Counts the changes here.
+        pub version: u64,
+    }
+}
+
+impl Copy for PartitionInode {}
+
+impl PartitionInode {
+    /// The same as an inode. Parent and time of access are known where the inode is.
+    pub(crate) fn inode(&self) -> Inode {
+        let PartitionInode { mode, uid, gid, layout, mtime, ctime, version } = *self;
+        Inode { mtime, ctime, version, ..Inode::new_directory(Handle(0), mode, uid, gid, layout, WallTime(0)) }
+    }
+
+    pub(crate) fn of(inode: &Inode) -> PartitionInode {
+        let Inode { mode, uid, gid, layout, mtime, ctime, version, .. } = *inode;
+        PartitionInode { mode, uid, gid, layout, mtime, ctime, version }
+    }
+}
+
+/// Some names of a directory are here.
+#[derive(Clone, Debug)]
+pub(crate) struct Partition {
+    pub(crate) map: PartitionMap,
+    /// Where the directory's inode is, that counts and not this one.
+    pub(crate) inode: Inode,
+}
+
+impl State {
+    /// The directory of a name that is here, whatever map the asking side knows.
+    ///
+    /// # Errors
+    /// [`Status::StaleMap`] if the names with its hash are elsewhere, [`Status::NotFound`] if the
+    /// directory was removed, [`Status::NotDirectory`], and as [`State::inode`].
+    pub fn directory(&self, at: &DirTarget, name: &[u8]) -> Result<&Inode> {
+        let inode = self.known_directory(at)?;
+        self.check_holds(at.dir, name)?;
+        Ok(inode)
+    }
+
+    /// The directory of a listing that goes on behind a cookie here, and the last hash up to which
+    /// its names are here.
+    ///
+    /// # Errors
+    /// As [`State::directory`].
+    pub(crate) fn directory_behind(&self, at: &DirTarget, cookie: u64) -> Result<(&Inode, u64)> {
+        let inode = self.known_directory(at)?;
+        let Some(Partition { map, .. }) = self.partition(at.dir) else { return Ok((inode, u64::MAX)) };
+        if map.server_behind(cookie) != self.settings.server {
+            return Err(Status::StaleMap);
+        }
+        Ok((inode, map.last_of_range(cookie.saturating_add(1))))
+    }
+
+    /// A directory of which some names are here.
+    ///
+    /// # Errors
+    /// As [`State::directory`], but nobody looks where a name is.
+    pub(crate) fn known_directory(&self, at: &DirTarget) -> Result<&Inode> {
+        if at.dir.server() != self.settings.server {
+            return self.partition_inode(at);
+        }
+        let inode = self.inode(at.dir).map_err(|status| match status {
+            // Handles are never used again: it was removed, and nothing has a name in it.
+            Status::Stale => Status::NotFound,
+            status => status,
+        })?;
+        if !inode.is_directory() {
+            return Err(Status::NotDirectory);
+        }
+        Ok(inode)
+    }
+
+    fn partition_inode(&self, at: &DirTarget) -> Result<&Inode> {
+        self.transactions.locks.check_decided(at.dir)?;
+        match self.split().get(&at.dir) {
+            Some(partition) => Ok(&partition.inode),
+            // Whoever has a map comes here because of it: the owner says what has become of it.
+            None if at.map_epoch > 0 => Err(Status::StaleMap),
+            None => Err(Status::WrongServer),
+        }
+    }
+
+    /// Checks that names with the hash of this one are here.
+    ///
+    /// # Errors
+    /// [`Status::StaleMap`].
+    pub(crate) fn check_holds(&self, dir: Handle, name: &[u8]) -> Result<()> {
+        match self.partition(dir) {
+            Some(partition) if partition.map.server(self.hash(name)) != self.settings.server => Err(Status::StaleMap),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn partition(&self, dir: Handle) -> Option<&Partition> {
+        if self.split().is_empty() { None } else { self.split().get(&dir) }
+    }
+
+    /// What is known here of a directory of which some names are here.
+    pub fn known_inode(&self, dir: Handle) -> Option<&Inode> {
+        match self.inodes.get(dir) {
+            None => self.partition(dir).map(|partition| &partition.inode),
+            inode => inode,
+        }
+    }
+
+    /// The map of a directory's entries: all with the inode, unless it is known to be split.
+    pub fn partitions(&self, dir: Handle) -> PartitionMap {
+        self.partition(dir).map_or_else(|| PartitionMap::whole(dir.server()), |partition| partition.map.clone())
+    }
+
+    /// True if names of the directory are, as far as is known here, with several servers.
+    pub fn is_split(&self, dir: Handle) -> bool {
+        self.partition(dir).is_some()
+    }
+
+    /// The server of a name in a directory, as far as is known here.
+    pub fn server_of_name(&self, dir: Handle, name: &[u8]) -> ServerId {
+        self.partition(dir).map_or(dir.server(), |partition| partition.map.server(self.hash(name)))
+    }
+
+    /// The change that records new times of a directory whose entries here change at `now`.
+    pub(crate) fn touch(&self, dir: Handle, inode: &Inode, now: WallTime) -> Change {
+        let (mtime, ctime, version) = (now, inode.ctime.max(now), inode.version + 1);
+        match dir.server() == self.settings.server {
+            true => Change::Touch { handle: dir, mtime, ctime, version },
+            false => Change::TouchPartition { dir, mtime, ctime, version },
+        }
+    }
+
+    /// The parts of the removal of a directory.
+    pub(crate) fn removal_parts(&self, dir: Handle, must_own: bool) -> Vec<ServerPart> {
+        match self.partition(dir) {
+            Some(partition) => removal_over(&partition.map, dir, must_own),
+            None => vec![ServerPart { server: dir.server(), part: TxPart::RemoveDirectory { dir, must_own } }],
+        }
+    }
+
+    /// The map of a new directory that this server is to own and that gets these hints; `None`: it
+    /// is not split.
+    pub(crate) fn map_of_new(&self, owner: ServerId, hints: &Hints) -> Option<PartitionMap> {
+        let servers = &self.placement.meta;
+        let count = usize::from(hints.presplit?).min(servers.len());
+        let first = servers.iter().position(|server| *server == owner)?;
+        let round: Vec<ServerId> = servers.iter().cycle().skip(first).take(count).copied().collect();
+        (count > 1).then(|| PartitionMap::even(&round))
+    }
+
+    /// The parts of a change of a directory that is split, from the record that would make it if it
+    /// were not. `sets_times`: the times of the last access and of the last change are set.
+    ///
+    /// # Errors
+    /// [`Status::Invalid`] if the record changes no inode of this directory.
+    pub fn spread_change(&self, dir: Handle, record: &Record, sets_times: (bool, bool)) -> Result<Vec<ServerPart>> {
+        let inode = record.changes.iter().find_map(|change| match change {
+            Change::PutInode { handle, inode } if *handle == dir => Some(inode),
+            _ => None,
+        });
+        let Inode { mode, uid, gid, atime, mtime, .. } = *inode.ok_or(Status::Invalid)?;
+        let attributes = record.changes.iter().filter_map(|change| match change {
+            Change::PutXattr { handle, name, value } if *handle == dir => Some((name.clone(), Some(value.clone()))),
+            Change::DeleteXattr { handle, name } if *handle == dir => Some((name.clone(), None)),
+            _ => None,
+        });
+        let attributes: Vec<_> = attributes.collect();
+        let (atime, mtime) = (sets_times.0.then_some(atime), sets_times.1.then_some(mtime));
+        let part = |server: ServerId| {
+            let is_known = |name: &[u8]| server == dir.server() || HintName::of_attribute(name).is_ok();
+            let attributes = attributes.iter().filter(|(name, _)| is_known(name)).cloned().collect();
+            ServerPart { server, part: TxPart::ChangePartition { dir, mode, uid, gid, atime, mtime, attributes } }
+        };
+        Ok(self.partitions(dir).servers().into_iter().map(part).collect())
+    }
+
+    /// Checks that a part about a partition can be done; returns the directory.
+    ///
+    /// # Errors
+    /// `conflict` if the coordinator believes something else; otherwise why it is impossible.
+    pub(crate) fn prepare_partition(&self, dir: Handle, conflict: Status) -> Result<&Inode> {
+        let inode = if dir.server() == self.settings.server { self.inode(dir)? } else { self.known_inode(dir).ok_or(conflict)? };
+        if inode.is_directory() { Ok(inode) } else { Err(Status::NotDirectory) }
+    }
+
+    /// The changes of a part that changes or ends what is known of a directory here.
+    pub(crate) fn commit_partition(&self, part: &TxPart, now: WallTime, record: &mut Record) {
+        match part {
+            TxPart::ChangePartition { dir, mode, uid, gid, atime, mtime, attributes } => {
+                let Some(inode) = self.known_inode(*dir) else { return };
+                let (mode, uid, gid, was) = (*mode, *uid, *gid, inode.changed(now));
+                let (atime, mtime) = (atime.unwrap_or(was.atime), mtime.unwrap_or(was.mtime));
+                let inode = Inode { mode, uid, gid, atime, mtime, ..was };
+                record.changes.extend(attributes.iter().map(|(name, value)| match value {
+                    Some(value) => Change::PutXattr { handle: *dir, name: name.clone(), value: value.clone() },
+                    None => Change::DeleteXattr { handle: *dir, name: name.clone() },
+                }));
+                record.changes.push(match dir.server() == self.settings.server {
+                    true => Change::PutInode { handle: *dir, inode },
+                    false => Change::PutPartition { dir: *dir, map: self.partitions(*dir), known: PartitionInode::of(&inode) },
+                });
+            }
+            TxPart::RemovePartition { dir, .. } => {
+                if dir.server() == self.settings.server {
+                    record.changes.push(Change::DeleteInode { handle: *dir });
+                }
+                record.changes.push(Change::DeletePartition { dir: *dir });
+            }
+            other => unreachable!("{other:?} is about no partition"),
+        }
+    }
+
+    pub(crate) fn put_partition(&mut self, dir: Handle, map: PartitionMap, known: PartitionInode) {
+        self.directories.entry(dir).or_default();
+        self.split_mut().insert(dir, Partition { map, inode: known.inode() });
+    }
+
+    pub(crate) fn delete_partition(&mut self, dir: Handle) {
+        self.split_mut().remove(&dir);
+        // In a replay over a newer checkpoint, earlier records may have brought some back.
+        if self.inodes.get(dir).is_none() {
+            self.directories.remove(&dir);
+            self.xattrs.delete_all(dir);
+        }
+    }
+}
+
+/// The parts of the removal of a directory that is split so.
+pub fn removal_over(map: &PartitionMap, dir: Handle, must_own: bool) -> Vec<ServerPart> {
+    map.servers().into_iter().map(|server| ServerPart { server, part: TxPart::RemovePartition { dir, must_own } }).collect()
+}
