@@ -1,5 +1,6 @@
 //! A file system of a test: started as a user would, brought down whatever happens.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
@@ -140,6 +141,24 @@ impl FileSystem {
         let (_, report) = self.status();
         let rows = report["servers"].as_array().unwrap_or_else(|| panic!("{report}"));
         rows.iter().filter(|row| row["role"] == role).map(|row| row[field].as_u64().unwrap_or_else(|| panic!("{row}"))).sum()
+    }
+
+    /// Requests that servers have answered so far, by operation.
+    pub fn answered(&self) -> BTreeMap<String, u64> {
+        let text = ok(weft().arg("metrics").arg(self.state()).arg("--once"));
+        let mut counts = BTreeMap::new();
+        for line in text.lines().filter_map(|line| line.strip_prefix("weft_request_duration_seconds_count{")) {
+            let (labels, count) = line.rsplit_once("} ").expect("a line of the text format");
+            let op = labels.split("op=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("an operation");
+            *counts.entry(op.to_string()).or_default() += count.parse::<u64>().expect("a number");
+        }
+        counts
+    }
+
+    /// How many requests of these operations servers have answered so far.
+    pub fn answered_of(&self, ops: &[&str]) -> u64 {
+        let counts = self.answered();
+        ops.iter().filter_map(|op| counts.get(*op)).sum()
     }
 
     /// The process of a server, if it runs.

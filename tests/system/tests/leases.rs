@@ -1,7 +1,6 @@
 //! Two mounts that keep leases: what one changes the other sees at once, and what nobody
 //! changes costs nothing.
 
-use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -9,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use weft_system_tests::{FileSystem, Need, Signal, available, ok, signal, weft};
+use weft_system_tests::{FileSystem, Need, Signal, available, signal};
 
 /// How often each case is tried.
 const ROUNDS: usize = 200;
@@ -23,21 +22,9 @@ fn two_mounts(test: &'static str) -> Option<(FileSystem, PathBuf, PathBuf)> {
     Some((fs, a, b))
 }
 
-/// How many requests of these operations servers have answered so far.
-fn answered(fs: &FileSystem, ops: &[&str]) -> f64 {
-    let text = ok(weft().arg("metrics").arg(fs.state()).arg("--once"));
-    let mut counts: BTreeMap<&str, f64> = BTreeMap::new();
-    for line in text.lines().filter_map(|line| line.strip_prefix("weft_request_duration_seconds_count{")) {
-        let (labels, count) = line.rsplit_once("} ").expect("a line of the text format");
-        let op = labels.split("op=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("an operation");
-        *counts.entry(op).or_default() += count.parse::<f64>().expect("a number");
-    }
-    ops.iter().filter_map(|op| counts.get(op)).sum()
-}
-
 /// Questions about names and attributes that servers have answered so far.
-fn asked(fs: &FileSystem) -> f64 {
-    answered(fs, &["Lookup", "GetAttr", "GetAttrMany", "ReadDir"])
+fn asked(fs: &FileSystem) -> u64 {
+    fs.answered_of(&["Lookup", "GetAttr", "GetAttrMany", "ReadDir"])
 }
 
 fn size(path: &Path) -> u64 {
@@ -104,7 +91,7 @@ fn what_nobody_changes_is_asked_for_once() {
         look(&a);
         look(&b);
     }
-    let counts = || (asked(&fs), answered(&fs, &["Open"]), answered(&fs, &["Read"]));
+    let counts = || (asked(&fs), fs.answered_of(&["Open"]), fs.answered_of(&["Read"]));
     let before = counts();
     for _ in 0..7 {
         std::thread::sleep(Duration::from_secs(1));

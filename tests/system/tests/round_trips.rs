@@ -32,28 +32,16 @@ fn mounted(test: &'static str, programs: &'static [&'static str]) -> Option<File
     Some(fs)
 }
 
-/// Requests that servers have answered so far, by their names.
-fn answered(fs: &FileSystem) -> BTreeMap<String, f64> {
-    let text = ok(weft().arg("metrics").arg(fs.state()).arg("--once"));
-    let mut counts = BTreeMap::new();
-    for line in text.lines().filter_map(|line| line.strip_prefix("weft_request_duration_seconds_count{")) {
-        let (labels, count) = line.rsplit_once("} ").expect("a line of the text format");
-        let op = labels.split("op=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("an operation");
-        *counts.entry(op.to_string()).or_default() += count.parse::<f64>().expect("a number");
-    }
-    counts
-}
-
 /// Requests for each file that the work costs. Those of looking at the numbers do not count, nor
 /// those of background work.
 fn requests_per_file(fs: &FileSystem, work: impl FnOnce()) -> BTreeMap<String, f64> {
-    let before = answered(fs);
+    let before = fs.answered();
     work();
-    let after = answered(fs);
+    let after = fs.answered();
     let background = ["Ping", "Live", "GetMap", "Trace", "CloseMany", "ObjectRemove", "ObjectRemoveMany"];
     let mut costs = BTreeMap::new();
     for (op, count) in after.into_iter().filter(|(op, _)| !background.contains(&op.as_str())) {
-        let cost = (count - before.get(&op).unwrap_or(&0.0)) / FILES;
+        let cost = (count - before.get(&op).unwrap_or(&0)) as f64 / FILES;
         if cost > 0.0 {
             costs.insert(op, cost);
         }

@@ -1,6 +1,5 @@
 //! Whole trees through real processes: sums, and removal by the servers.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -32,24 +31,11 @@ fn make_tree(top: &Path) {
     ok(Command::new("mkfifo").arg(top.join("pipe")));
 }
 
-/// Requests that servers have answered, by operation.
-fn answered(fs: &FileSystem) -> BTreeMap<String, u64> {
-    let text = ok(weft().arg("metrics").arg(fs.state()).arg("--once"));
-    let mut counts = BTreeMap::new();
-    for line in text.lines().filter_map(|line| line.strip_prefix("weft_request_duration_seconds_count{")) {
-        let (labels, count) = line.rsplit_once("} ").expect("a line of the text format");
-        let op = labels.split("op=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("an operation");
-        *counts.entry(op.to_string()).or_default() += count.parse::<u64>().expect("a number");
-    }
-    counts
-}
-
-/// How often each of these was asked while something was done.
+/// How often these were asked while something was done.
 fn asked(fs: &FileSystem, ops: &[&str], work: impl FnOnce()) -> u64 {
-    let of = |counts: &BTreeMap<String, u64>| ops.iter().map(|op| counts.get(*op).copied().unwrap_or(0)).sum::<u64>();
-    let before = of(&answered(fs));
+    let before = fs.answered_of(ops);
     work();
-    of(&answered(fs)) - before
+    fs.answered_of(ops) - before
 }
 
 fn du(fs: &FileSystem, path: &str) -> Value {
