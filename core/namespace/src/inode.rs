@@ -1,6 +1,6 @@
 //! The inode: what a metadata server keeps for each object.
 
-use weft_base::{Attr, DataTime, FileKind, Handle, Layout, Result, Status, WallTime, whole_blocks};
+use weft_base::{Attr, BLOCK_BYTES, DataTime, FileKind, Handle, Layout, Result, Status, WallTime, whole_blocks};
 use weft_wire::{Reader, Wire};
 
 /// Set-group-id bit of a mode.
@@ -157,6 +157,13 @@ impl Inode {
         if self.kind == FileKind::File {
             self.of_kind = whole_blocks(self.size).saturating_sub(bytes);
         }
+    }
+
+    /// Its size and holes are known by the data servers only: as long as somebody writes to a file
+    /// with holes they are asked whenever somebody looks, and then once.
+    pub(crate) fn is_to_be_asked(&mut self) {
+        assert!(self.kind == FileKind::File, "only files are written to");
+        self.of_kind = self.of_kind.max(BLOCK_BYTES);
     }
 
     /// The size becomes another one, by a truncation: what is new is a hole, and a hole of before

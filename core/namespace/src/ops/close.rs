@@ -12,8 +12,9 @@ use crate::{Change, Inode, InodeFlags, OpenChange, Record, RequestContext, State
 pub enum ClosePlan {
     /// It is done with the record.
     Done,
-    /// A truncation came between: the size must be asked at the data servers first, then close
-    /// again with the time of the writes and without their end.
+    /// Its client does not know what it has left (a truncation came between, or there are gaps),
+    /// and nobody else writes: the size must be asked at the data servers first, then close again
+    /// with the time of the writes and without their end.
     AskData,
 }
 
@@ -47,10 +48,14 @@ impl State {
             if inode.flags.has(InodeFlags::TRUNCATING) {
                 return Err(Status::Busy);
             }
-            if written.truncate_epoch != inode.truncate_epoch {
+            if written.truncate_epoch == inode.truncate_epoch {
+                changed.size = changed.size.max(written.end_bytes);
+            } else if self.opens.has_writer(handle, Some(cx.client)) {
+                // Each of many that fill one file leaves something out. The last one's close asks.
+                changed.is_to_be_asked();
+            } else {
                 return Ok(ClosePlan::AskData);
             }
-            changed.size = changed.size.max(written.end_bytes);
             changed.written(written.mtime);
         }
         let (client, rights) = (cx.client, request.keeps);

@@ -67,6 +67,7 @@ fn the_last_writer_leaves_what_all_have_filled() {
     write(&world, &a, &file, 8 * STRIPE, STRIPE);
     write(&world, &b, &other, 0, STRIPE);
     world.run(a.close(file)).expect("it closes");
+    assert_eq!(world.run(b.getattr(handle)).expect("its data servers say it").size, 9 * STRIPE);
     write(&world, &b, &other, STRIPE, 2 * STRIPE);
     assert_eq!(world.run(a.getattr(handle)).expect("its data servers say it").allocated_bytes(), 4 * STRIPE);
     world.run(b.close(other)).expect("it closes");

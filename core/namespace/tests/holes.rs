@@ -1,0 +1,44 @@
+//! Who asks the data servers how much of a file is holes.
+
+mod common;
+
+use common::*;
+use weft_base::{ClientId, DataTime, Handle, WallTime};
+use weft_namespace::{ClosePlan, DataState};
+use weft_wire::Rights;
+use weft_wire::ops::*;
+
+const OTHER: ClientId = ClientId(2);
+
+/// Closes a file of which this client has written the last bytes and left out others.
+fn close_with_gaps(m: &mut Machine, handle: Handle) -> ClosePlan {
+    let written = Some(Written { end_bytes: 10_000, mtime: DataTime { epoch: 0, at: WallTime(50) }, truncate_epoch: u32::MAX });
+    let request = CloseRequest { handle, open_sequence: 9, keeps: Rights::default(), written };
+    match m.look(|state, cx| Ok(state.leaves_holes(cx, &request))).unwrap() {
+        true => ClosePlan::AskData,
+        false => m.change(|state, cx, record| state.prepare_close(cx, &request, record)).unwrap(),
+    }
+}
+
+#[test]
+fn of_many_that_fill_a_file_the_last_one_asks() {
+    let mut m = Machine::new();
+    let file = m.create(TOP, "f").unwrap();
+    for client in [ME, OTHER] {
+        m.client = client;
+        m.open(file, Rights::WRITE, 9).unwrap();
+    }
+    m.client = ME;
+    assert_eq!(close_with_gaps(&mut m, file), ClosePlan::Done, "somebody else writes on");
+    m.client = OTHER;
+    let asks = m.look(|state, cx| state.getattr(cx, file)).unwrap().ask_data.is_some();
+    assert!(asks, "until then whoever looks asks, also the one that writes");
+    assert_eq!(close_with_gaps(&mut m, file), ClosePlan::AskData);
+    let told = DataState { size: 20_000, allocated_bytes: 20_480, mtime: DataTime { epoch: 0, at: WallTime(60) }, truncate_epoch: 0 };
+    m.change(|state, _, record| {
+        state.prepare_sizes(file, &told, record);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!((m.attr(file).size, m.attr(file).hole_bytes), (20_000, 0));
+}
