@@ -162,8 +162,9 @@ impl Inode {
     /// Its size and holes are known by the data servers only: as long as somebody writes to a file
     /// with holes they are asked whenever somebody looks, and then once.
     pub(crate) fn is_to_be_asked(&mut self) {
-        assert!(self.kind == FileKind::File, "only files are written to");
-        self.of_kind = self.of_kind.max(BLOCK_BYTES);
+        if self.kind == FileKind::File {
+            self.of_kind = self.of_kind.max(BLOCK_BYTES);
+        }
     }
 
     /// The size becomes another one, by a truncation: what is new is a hole, and a hole of before

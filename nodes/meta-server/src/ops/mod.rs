@@ -19,7 +19,7 @@ mod unlink;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use weft_base::{Result, Status};
+use weft_base::{FileKind, Result, Status};
 use weft_namespace::{Change, Inode, InodeFlags, OpenChange, Record, RequestContext, State};
 use weft_rt::{PeerId, ServerRuntime};
 use weft_wire::ops::ReclaimRequest;
@@ -119,7 +119,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             let mut record = Record::default();
             {
                 let state = self.state.borrow();
-                let Some(inode) = state.peek(open.handle) else { continue };
+                let Some(inode) = state.peek(open.handle).filter(|inode| inode.kind == FileKind::File) else { continue };
                 let flags = inode.flags.with(InodeFlags::HAS_DATA).with(InodeFlags::WRITING);
                 if open.rights.contains(Rights::WRITE) && inode.flags != flags {
                     record.changes.push(Change::PutInode { handle: open.handle, inode: Inode { flags, ..inode.clone() } });
