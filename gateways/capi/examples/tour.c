@@ -156,6 +156,25 @@ static void lists(weft_fs *fs)
     CHECK(weft_rmdir(fs, "/tour/many") == 0);
 }
 
+/* Locks belong to open files; space is there before it is written. */
+static void locks(weft_fs *fs)
+{
+    weft_attr attr;
+    weft_file *one = weft_open(fs, "/tour/locked", O_RDWR | O_CREAT, 0600);
+    weft_file *other = weft_open(fs, "/tour/locked", O_RDWR, 0);
+
+    CHECK(one != NULL && other != NULL);
+    CHECK(weft_allocate(one, 0, 10000) == 0 && weft_fstat(other, &attr) == 0 && attr.size == 10000);
+    CHECK(weft_lock(one, 0, 10, 1, 0) == 0 && weft_lock(one, 100, 0, 0, 0) == 0);
+    CHECK(weft_lock(other, 9, 1, 0, 0) == 1 && weft_lock(other, 9, 1, 1, 60) == 1);
+    CHECK(weft_lock(other, 10, 90, 1, 0) == 0 && weft_lock(other, 5000, 1, 0, 0) == 0);
+    CHECK(weft_unlock(one, 0, 10) == 0 && weft_lock(other, 9, 1, 1, 1000) == 0);
+    CHECK(weft_lock(one, 0, 10, 1, 0) == 1 && weft_close(other) == 0 && weft_lock(one, 0, 10, 1, 20000) == 0);
+    FAILS(weft_lock(one, UINT64_MAX, 2, 1, 0), EINVAL, "/tour/locked");
+    FAILS(weft_unlock(NULL, 0, 1), EINVAL, "NULL");
+    CHECK(weft_close(one) == 0 && weft_unlink(fs, "/tour/locked") == 0);
+}
+
 /* A child has none of its parent's connections, and takes none of them down. */
 static void children(weft_fs *fs, const char *name)
 {
@@ -194,6 +213,7 @@ int main(int argc, char **argv)
     attributes(fs);
     data(fs);
     lists(fs);
+    locks(fs);
     children(fs, argv[1]);
     CHECK(weft_unlink(fs, "/tour/file") == 0 && weft_rmdir(fs, "/tour") == 0);
     /* A file outlives the handle of its file system. */

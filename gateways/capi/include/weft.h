@@ -116,6 +116,16 @@ int weft_fstat(weft_file *file, weft_attr *attr);
 int weft_ftruncate(weft_file *file, uint64_t bytes);
 int weft_fsync(weft_file *file);
 int weft_fdatasync(weft_file *file);
+/* Reserves space for a range; a file that is shorter becomes so long. */
+int weft_allocate(weft_file *file, uint64_t offset, uint64_t bytes);
+
+/* Takes a lock on a range (0 bytes: to the end, wherever that will be), shared or exclusive, and
+ * waits patience_ms for others. 0: it is held; 1: others have it still, or wait for what this file
+ * has. It belongs to this open file, which may change its kind, and ends with weft_unlock or
+ * weft_close, or when the servers give its client up. Locks of fcntl(2) in mounts respect it, and
+ * it them; reads and writes ask for none. */
+int weft_lock(weft_file *file, uint64_t offset, uint64_t bytes, int exclusive, uint32_t patience_ms);
+int weft_unlock(weft_file *file, uint64_t offset, uint64_t bytes);
 
 /* Reads whole files. Up to 1024 small ones at a time cost one message to each metadata server and
  * one to each data server (and 8 MiB), behind one walk to each directory; nothing is opened. Fills

@@ -1,8 +1,9 @@
 //! Open files.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::time::Duration;
 
-use weft_library::{OpenOptions, Result};
+use weft_library::{LockKind, OpenOptions, Result};
 
 use crate::border::{border, given, invalid, memory, memory_mut, text};
 use crate::types::{weft_attr, weft_file, weft_fs, weft_range};
@@ -149,6 +150,38 @@ pub unsafe extern "C" fn weft_fdatasync(file: *mut weft_file) -> c_int {
         // SAFETY: C's, as the header says.
         let file = unsafe { given(file, "the file") }?;
         file.0.sync(true).map(|()| 0)
+    })
+}
+
+/// Reserves space.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_allocate(file: *mut weft_file, offset: u64, bytes: u64) -> c_int {
+    border(|| {
+        // SAFETY: C's, as the header says.
+        let file = unsafe { given(file, "the file") }?;
+        file.0.allocate(offset, bytes).map(|()| 0)
+    })
+}
+
+/// Takes a lock on a range.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_lock(file: *mut weft_file, offset: u64, bytes: u64, exclusive: c_int, patience_ms: u32) -> c_int {
+    border(|| {
+        // SAFETY: C's, as the header says.
+        let file = unsafe { given(file, "the file") }?;
+        let kind = if exclusive == 0 { LockKind::Shared } else { LockKind::Exclusive };
+        let held = file.0.lock(offset, bytes, kind, Duration::from_millis(patience_ms.into()))?;
+        Ok(c_int::from(!held))
+    })
+}
+
+/// Gives a lock back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_unlock(file: *mut weft_file, offset: u64, bytes: u64) -> c_int {
+    border(|| {
+        // SAFETY: C's, as the header says.
+        let file = unsafe { given(file, "the file") }?;
+        file.0.unlock(offset, bytes).map(|()| 0)
     })
 }
 

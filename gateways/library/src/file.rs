@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use weft_base::{Attr, Payload, Status};
-use weft_posix::{OpenHow, WriteHow};
+use weft_client::Fallocate;
+use weft_posix::{InodeNumber, OpenHow, WriteHow};
 use weft_rt::{Bulk, ThreadRuntime};
 use weft_wire::Rights;
 
@@ -39,6 +40,7 @@ pub struct OpenOptions {
 pub struct File<R: ThreadRuntime> {
     fs: Arc<FileSystem<R>>,
     path: Vec<u8>,
+    node: InodeNumber,
     number: u64,
     how: WriteHow,
 }
@@ -62,9 +64,9 @@ impl<R: ThreadRuntime> FileSystem<R> {
         }
         let how = OpenHow { rights, truncate: options.truncate, exclusive: options.exclusive, direct: true };
         let make = options.make.map(|mode| mode & 0o7777 & !self.umask);
-        let (_, number) = self.run("open", path, async |posix| posix.open_path(&self.who, path, how, make, !options.no_follow).await)?;
+        let (attr, number) = self.run("open", path, async |posix| posix.open_path(&self.who, path, how, make, !options.no_follow).await)?;
         let how = WriteHow { append: options.append, sync_data: options.sync_data, sync_all: options.sync_all };
-        Ok(File { fs: self.clone(), path: path.to_vec(), number, how })
+        Ok(File { fs: self.clone(), path: path.to_vec(), node: InodeNumber::of(attr.handle), number, how })
     }
 }
 
@@ -72,6 +74,19 @@ impl<R: ThreadRuntime> File<R> {
     /// The path by which it was opened.
     pub fn path(&self) -> &[u8] {
         &self.path
+    }
+
+    pub(crate) fn fs(&self) -> &FileSystem<R> {
+        &self.fs
+    }
+
+    pub(crate) fn node(&self) -> InodeNumber {
+        self.node
+    }
+
+    /// Its number among the open files of the file system.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// Reads into `buffer` from this byte offset; returns how many bytes, fewer only at the end of
@@ -148,6 +163,16 @@ impl<R: ThreadRuntime> File<R> {
     /// [`Status::Invalid`] if it is not open for writing; as [`weft_client::Client::setattr`].
     pub fn truncate(&self, bytes: u64) -> Result<()> {
         self.fs.run("truncate", &self.path, async |posix| posix.truncate_open(&self.fs.who, self.number, bytes).await.map(drop))
+    }
+
+    /// Reserves space for `bytes` bytes from this byte offset; a file that is shorter becomes so
+    /// long. What was never written reads as zeros.
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::fallocate`].
+    pub fn allocate(&self, offset: u64, bytes: u64) -> Result<()> {
+        let how = Fallocate::Reserve { keep_size: false };
+        self.fs.run("allocate", &self.path, async |posix| posix.fallocate(&self.fs.who, self.number, offset, bytes, how).await)
     }
 
     /// Brings what was written to stable storage; with `data_only` only such attributes with it as
