@@ -105,6 +105,31 @@ fn promise_order_of_times() {
 }
 
 #[test]
+fn a_renamed_object_has_changed_at_once() {
+    if !available("a_renamed_object_has_changed_at_once", &[Need::Fuse]) {
+        return;
+    }
+    // Default options: what this mount knows of its own directories is believed.
+    let fs = FileSystem::mounted(&["--meta", "2", "--data", "1"]);
+    let mnt = fs.mnt();
+    let ctime = |path: &Path| fs::symlink_metadata(path).map(|found| (found.ctime(), found.ctime_nsec())).expect("it is there");
+    // Directories are made on both servers, in turns.
+    for round in 0..4 {
+        for kind in ["directory", "file"] {
+            let (old, new) = (mnt.join(format!("{kind}{round}")), mnt.join(format!("renamed {kind}{round}")));
+            if kind == "directory" {
+                fs::create_dir(&old).unwrap()
+            } else {
+                fs::write(&old, b"x").unwrap()
+            }
+            let before = ctime(&old);
+            fs::rename(&old, &new).unwrap();
+            assert!(ctime(&new) > before, "the {kind} of round {round}: {:?} after {before:?}", ctime(&new));
+        }
+    }
+}
+
+#[test]
 fn removed_objects_are_known_to_who_holds_them() {
     if !available("removed_objects_are_known_to_who_holds_them", &[Need::Fuse]) {
         return;

@@ -310,6 +310,7 @@ impl Changing<'_> {
             (Touched::Lost(dir, name), Effect::RemovedDirectory(change)) => directories.removed_directory(dir, name, change, at),
             (Touched::Names((dir, from), (_, to)), Effect::Renamed(change, replaced)) => {
                 directories.renamed(dir, (from, to), replaced, change, at);
+                self.forget_moved();
             }
             (touched, effect) => unreachable!("{effect:?} of {touched:?}"),
         }
@@ -335,6 +336,22 @@ impl Changing<'_> {
         asked
     }
 
+    /// Forgets what is followed of a directory that has another name now: its times have changed.
+    fn forget_moved(&self) {
+        let Touched::Names((from, _), (to, _)) = self.touched else { return };
+        let directories = &self.knowledge.directories;
+        if !self.ended.is_empty() && !self.ended.contains(&Ended::AnyObject) {
+            let moved = self.ended.iter().filter_map(|one| match one {
+                Ended::Object(object) if *object != from && *object != to => Some(*object),
+                _ => None,
+            });
+            moved.for_each(|object| directories.forget(object));
+        } else {
+            // Nobody knows which object the name led to.
+            directories.forget_all_but(from, to);
+        }
+    }
+
     /// What it ended has changed, perhaps.
     fn over(&self) -> Asked {
         if self.ended.is_empty() {
@@ -354,6 +371,7 @@ impl Drop for Changing<'_> {
             Touched::Names((from, _), (to, _)) => {
                 directories.forget(from);
                 directories.forget(to);
+                self.forget_moved();
             }
         }
     }
@@ -393,6 +411,24 @@ mod tests {
         let change = knowledge.changing(Touched::Lost(DIR, &name), asked(5));
         change.done(Effect::Removed(DirChange { version: 7, time: weft_base::WallTime(7) }));
         assert!(knowledge.is_absent(DIR, &name, Nanos(6)));
+    }
+
+    #[test]
+    fn a_directory_that_is_renamed_is_asked_for_again() {
+        let (old, new) = (Bytes::from_static(b"x"), Bytes::from_static(b"y"));
+        let parent = Handle(1);
+        let renamed = Effect::Renamed(DirChange { version: 3, time: weft_base::WallTime(3) }, false);
+        for is_answered in [true, false] {
+            let knowledge = known(&old);
+            assert!(knowledge.directory(DIR, Nanos(1)).is_some());
+            let change = knowledge.changing(Touched::Names((parent, &old), (parent, &new)), asked(2));
+            if is_answered {
+                change.done(renamed);
+            } else {
+                drop(change);
+            }
+            assert!(knowledge.directory(DIR, Nanos(3)).is_none(), "its times have changed");
+        }
     }
 
     #[test]
