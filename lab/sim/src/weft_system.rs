@@ -95,6 +95,7 @@ fn machines(section: &mut Layered<'_, '_>, config: &ClusterConfig) -> Result<Pro
     let mut time = |key: &str, usual: u64| section.get(key, seconds).map(|found| found.map_or(usual, ns));
     let (request_ns, record_ns) = (time("request", base.cpu.request_ns)?, time("record", base.cpu.record_ns)?);
     let (send_ns, call_ns) = (time("send", base.net.send_ns)?, time("call", base.disk.call_ns)?);
+    let spread = time("access_spread", base.disk.access_spread_ns)?;
     let mut rate = |key: &str, usual: u64| section.get(key, bytes).map(|found| found.unwrap_or(usual));
     let checksum = rate("checksum_bandwidth", base.cpu.checksum_bytes_per_s)?;
     let copy = rate("copy_bandwidth", base.cpu.copy_bytes_per_s)?;
@@ -125,6 +126,7 @@ fn machines(section: &mut Layered<'_, '_>, config: &ClusterConfig) -> Result<Pro
         read_bytes_per_s: bandwidth,
         write_bytes_per_s: bandwidth,
         jitter_ns: 0,
+        access_spread_ns: if matches!(config.server.disk, DiskModel::Simple { .. }) { spread } else { 0 },
         seek,
     };
     Ok(Profile { net, cpu, disk })

@@ -1,9 +1,9 @@
 //! What is on stable storage, and the rounds that bring it there.
 //!
-//! A round syncs the container if something was written to it, appends a mark to the journal, and
-//! syncs the journal; everything that was changed before the round began is then durable. One round
-//! serves everybody who waits. It runs in a flow of its own, so turns go on meanwhile; what they
-//! change waits for the next round.
+//! A round syncs the container if something was written to it, appends a mark to the journal if
+//! something grew, and syncs the journal unless it is synced; everything that was changed before
+//! the round began is then durable. One round serves everybody who waits. It runs in a flow of its
+//! own, so turns go on meanwhile; what they change waits for the next round.
 
 use std::rc::Rc;
 
@@ -87,18 +87,19 @@ impl<R: ServerRuntime> Objects<R> {
     async fn round(&self) -> Result<(), ServerError> {
         let progress = &self.progress;
         // All of this in one go: what is noted here is covered, what comes later is not.
-        let (change, records, freed) = (progress.newest(), progress.records.get(), self.take_freed());
+        let (change, growth, freed) = (progress.newest(), progress.growth.get(), self.take_freed());
         if let Some(journal) = &self.journal {
             let covered = journal.last_lsn();
             self.container.sync().await.map_err(|(what, error)| ServerError::Disk(what, error))?;
-            if records > progress.marked.get() {
-                let mark = journal.append_with(|out| JournalRecord::Mark(covered).encode(out));
-                self.commit().await?;
-                journal.sync_through(mark).await?;
-                progress.marked.set(records);
-            }
+            let last = match growth > progress.marked.get() {
+                true => journal.append_with(|out| JournalRecord::Mark(covered).encode(out)),
+                false => covered,
+            };
+            self.commit().await?;
+            journal.sync_through(last).await?;
+            progress.marked.set(growth);
         }
-        assert!(progress.durable.get() <= change && progress.marked.get() <= progress.records.get(), "what is durable stays so");
+        assert!(progress.durable.get() <= change && progress.marked.get() <= progress.growth.get(), "what is durable stays so");
         progress.durable.set(change);
         progress.reached.notify();
         self.freed_is_durable(freed);

@@ -20,8 +20,8 @@
 //! record and lose its data; then the record would show what lay in those blocks before. Therefore
 //! a sync brings the container to stable storage first and then appends a *mark* that says how far
 //! the records before are backed by data; after a power cut no growth behind the last mark is
-//! believed (`record.rs`, `recovery.rs`). Blocks that a record freed are used again only when a
-//! mark covers that record.
+//! believed (`record.rs`, `recovery.rs`). Removals and truncations show no data and need no mark.
+//! Blocks that a record freed are used again only when that record is on stable storage.
 //!
 //! # Budget of a write of 1 MiB, real runtime
 //! One copy into the page cache (what memory allows), and at most 5 us for everything else:

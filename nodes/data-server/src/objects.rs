@@ -18,7 +18,7 @@ use weft_wire::ops::Space;
 use crate::container::Container;
 use crate::freed::SpaceState;
 use crate::progress::Progress;
-use crate::record::JournalRecord;
+use crate::record::{JournalRecord, is_growth};
 use crate::{DataServerConfig, Durability};
 
 /// Removed objects are remembered for so many nanoseconds: longer than any capability for them
@@ -185,7 +185,7 @@ impl<R: ServerRuntime> Objects<R> {
         if let Some(journal) = &self.journal {
             assert!(journal.accepts(record_bytes_max(record)), "room was made for what is recorded");
             journal.append_with(|out| JournalRecord::encode_object(record, out));
-            self.progress.records.set(self.progress.records.get() + 1);
+            self.progress.growth.set(self.progress.growth.get() + u64::from(is_growth(record)));
         }
         let mut table = self.table.borrow_mut();
         self.space.borrow_mut().note_change(&table, record, self.punch_bytes());

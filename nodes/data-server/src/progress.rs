@@ -13,8 +13,8 @@ pub struct Progress {
     pub durable: Cell<u64>,
     /// Changes that somebody waits for.
     pub wanted: Cell<u64>,
-    /// Records in the journal, marks not counted.
-    pub records: Cell<u64>,
+    /// Records of growth in the journal: those that a power cut voids unless a mark covers them.
+    pub growth: Cell<u64>,
     /// Of these, covered by a mark.
     pub marked: Cell<u64>,
     /// Something has changed since the last round, or somebody waits.

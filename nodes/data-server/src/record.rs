@@ -20,6 +20,11 @@ const OBJECT: u8 = 1;
 const MARK: u8 = 2;
 const CUT: u8 = 3;
 
+/// True for growth: a power cut voids it unless a mark covers it. All else shows no data.
+pub fn is_growth(record: &ObjectRecord) -> bool {
+    matches!(record, ObjectRecord::Put { .. })
+}
+
 /// One record of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalRecord {

@@ -9,7 +9,7 @@ use weft_serving::{Life, begin_life, find_store, make_journal, make_superblock, 
 use weft_store::objects::{CONTAINER_HEADER_BYTES, ContainerHeader, ObjectRecord, ObjectReplay, ObjectTable};
 
 use crate::objects::Removed;
-use crate::record::JournalRecord;
+use crate::record::{JournalRecord, is_growth};
 use crate::state::Foundation;
 use crate::{DataServerConfig, Engine, ServerError};
 
@@ -137,7 +137,7 @@ impl Replay {
     /// none.
     fn drop_growth(&mut self) {
         for (_, record) in std::mem::take(&mut self.uncovered) {
-            if !matches!(record, ObjectRecord::Put { .. }) {
+            if !is_growth(&record) {
                 self.apply(&record);
             }
         }

@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{Cluster, KEY, Peer, SERVER, config, error, map, serving};
+use common::{Cluster, KEY, Peer, SERVER, config, contracted, error, map, serving};
 use weft_base::{ClientId, Handle, MILLISECOND, SECOND, ServerId, Status, WallTime};
-use weft_data_server::{DataServerConfig, Engine, ServerError, ServingConfig};
+use weft_data_server::{DataServerConfig, Durability, Engine, ServerError, ServingConfig};
 use weft_rt::{Runtime, join_all};
 use weft_rt_sim::Profile;
 use weft_wire::ops::*;
@@ -245,6 +245,32 @@ fn many_writes_of_one_turn_cost_one_journal_write() {
         assert!(turns < 50, "{turns} turns for 100 requests that were sent at once");
         // One for each turn with changes, and one for each mark.
         assert!(writes <= turns + (after.journal_syncs - before.journal_syncs), "{writes} journal writes in {turns} turns");
+    });
+}
+
+#[test]
+fn a_removal_under_sync_costs_one_flush() {
+    let cluster = Cluster::new(1, Profile::instant(), contracted(Durability::Sync));
+    cluster.run(async |peer: Peer| {
+        let rest = || peer.rt.sleep_until(peer.rt.now() + SECOND);
+        for handle in 1..=10 {
+            peer.write(handle, 0, b"data").await.unwrap();
+        }
+        rest().await;
+        let before = peer.ping().await;
+        for handle in 1..=10 {
+            peer.remove(handle).await.unwrap();
+            // Longer than the interval between rounds that nobody asks for.
+            peer.rt.sleep_until(peer.rt.now() + 100 * MILLISECOND).await;
+        }
+        let after = peer.ping().await;
+        assert_eq!(after.journal_syncs - before.journal_syncs, 10, "a removal needs no mark, and it was flushed when it was answered");
+    });
+    cluster.restart_after_power_cut();
+    cluster.run(async |peer: Peer| {
+        for handle in 1..=10 {
+            assert!(peer.has_nothing(handle).await, "{handle} was removed");
+        }
     });
 }
 

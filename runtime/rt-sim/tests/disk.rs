@@ -337,3 +337,30 @@ fn the_head_of_a_rotating_disk_pays_for_each_range() {
     let ratio = took as f64 / expected as f64;
     assert!((0.999..1.01).contains(&ratio), "{took} ns, {expected} ns by the formula");
 }
+
+#[test]
+fn accesses_are_spread_evenly_over_their_range_and_calls_are_not() {
+    let mut profile = Profile::instant();
+    (profile.disk.call_ns, profile.disk.sync_ns, profile.disk.jitter_ns) = (0, 5 * MILLISECOND, 0);
+    profile.disk.access_spread_ns = 10 * MILLISECOND;
+    let sim = Sim::new(3, profile);
+    let node = sim.add_node(NodeConfig::client("client0"));
+    let (least, mean, most) = sim
+        .block_on(node, 60 * SECOND, |rt| async move {
+            let file = rt.disk().open("a", true).await.unwrap();
+            let (mut least, mut sum, mut most) = (u64::MAX, 0, 0);
+            for _ in 0..1000 {
+                let began = rt.now();
+                rt.disk().write(file, 0, bytes(1, 1)).await.unwrap();
+                assert_eq!(rt.now(), began, "a call is no access");
+                rt.disk().sync(file).await.unwrap();
+                let took = rt.now().since(began);
+                (least, sum, most) = (took.min(least), sum + took, took.max(most));
+            }
+            (least, sum / 1000, most)
+        })
+        .unwrap();
+    assert!((5 * MILLISECOND..6 * MILLISECOND).contains(&least), "{least}");
+    assert!((9_500_000..10_500_000).contains(&mean), "{mean}");
+    assert!((14 * MILLISECOND..15 * MILLISECOND).contains(&most), "{most}");
+}

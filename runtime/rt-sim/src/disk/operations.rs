@@ -82,11 +82,15 @@ impl State {
             Some(_) => self.model_random.below(jitter * 10),
             None => self.model_random.below(jitter),
         };
+        let spread = match profile.access_spread_ns {
+            spread if spread > 0 && at_disk.is_some() => self.model_random.below(spread),
+            _ => 0,
+        };
         let core_end = self.use_core(node, on_core);
         let now = self.clock.now;
         match at_disk {
             Some(service) => {
-                let service = self.slowed(node, service + jitter);
+                let service = self.slowed(node, service + jitter + spread);
                 self.nodes[node.index()].disk.station.serve(now.max(core_end), service).1
             }
             None => {

@@ -76,6 +76,9 @@ pub struct DiskProfile {
     /// Every operation takes up to so much longer (uniformly), in nanoseconds; a sync up to ten
     /// times that.
     pub jitter_ns: u64,
+    /// An access to the disk itself takes up to so much longer (uniformly), in nanoseconds: where
+    /// the head and the platter happen to be, when nothing is known of places.
+    pub access_spread_ns: u64,
     /// What moving the head costs, for disks that have one: on top of the above, once for each
     /// contiguous range.
     pub seek: Option<SeekProfile>,
@@ -120,6 +123,7 @@ impl Profile {
                 read_bytes_per_s: 3_000_000_000,
                 write_bytes_per_s: 2_000_000_000,
                 jitter_ns: 0,
+                access_spread_ns: 0,
                 seek: None,
             },
         }
@@ -150,6 +154,7 @@ impl Profile {
                 read_bytes_per_s: 0,
                 write_bytes_per_s: 0,
                 jitter_ns: 5_000,
+                access_spread_ns: 0,
                 seek: None,
             },
         }
