@@ -172,8 +172,8 @@ wire_struct! {
 
     /// What became of the directories of a name that was moved.
     pub struct RenameReply {
-        /// The directory of both names, if that is one and the change is no exchange; otherwise it
-        /// counts as unchanged.
+        /// The directory of both names, if that is one, the change is no exchange, and neither name
+        /// led to a directory; otherwise it counts as unchanged.
         pub dir: DirChange,
         /// The new name led to something else before.
         pub replaced: bool,

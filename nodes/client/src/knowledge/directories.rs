@@ -148,13 +148,6 @@ impl KnownDirectories {
         }
     }
 
-    /// Something happened in a directory that is neither of these two, nobody knows in which.
-    pub fn forget_all_but(&self, one: Handle, other: Handle) {
-        let mut inner = self.lock();
-        inner.directories.retain(|dir, _| *dir == one || *dir == other);
-        inner.names = inner.directories.values().filter_map(|directory| Some(directory.names.as_ref()?.len())).sum();
-    }
-
     /// A server has restarted: a power cut may have set versions back.
     pub fn forget_all(&self) {
         *self.lock() = Inner::default();

@@ -68,8 +68,8 @@ pub(crate) enum Effect<'a> {
     Removed(DirChange),
     /// The name does not lead to a directory any more.
     RemovedDirectory(DirChange),
-    /// The first name has become the second one, of the same directory; true if that led to
-    /// something before.
+    /// The first name, of a file, has become the second one, of the same directory; true if that
+    /// led to something before.
     Renamed(DirChange, bool),
 }
 
@@ -310,7 +310,6 @@ impl Changing<'_> {
             (Touched::Lost(dir, name), Effect::RemovedDirectory(change)) => directories.removed_directory(dir, name, change, at),
             (Touched::Names((dir, from), (_, to)), Effect::Renamed(change, replaced)) => {
                 directories.renamed(dir, (from, to), replaced, change, at);
-                self.forget_moved();
             }
             (touched, effect) => unreachable!("{effect:?} of {touched:?}"),
         }
@@ -336,22 +335,6 @@ impl Changing<'_> {
         asked
     }
 
-    /// Forgets what is followed of a directory that has another name now: its times have changed.
-    fn forget_moved(&self) {
-        let Touched::Names((from, _), (to, _)) = self.touched else { return };
-        let directories = &self.knowledge.directories;
-        if !self.ended.is_empty() && !self.ended.contains(&Ended::AnyObject) {
-            let moved = self.ended.iter().filter_map(|one| match one {
-                Ended::Object(object) if *object != from && *object != to => Some(*object),
-                _ => None,
-            });
-            moved.for_each(|object| directories.forget(object));
-        } else {
-            // Nobody knows which object the name led to.
-            directories.forget_all_but(from, to);
-        }
-    }
-
     /// What it ended has changed, perhaps.
     fn over(&self) -> Asked {
         if self.ended.is_empty() {
@@ -368,11 +351,8 @@ impl Drop for Changing<'_> {
         match self.touched {
             Touched::Object(object) | Touched::Everything(object) => directories.forget(object),
             Touched::Name(dir, _) | Touched::Lost(dir, _) | Touched::Linked(_, (dir, _)) => directories.forget(dir),
-            Touched::Names((from, _), (to, _)) => {
-                directories.forget(from);
-                directories.forget(to);
-                self.forget_moved();
-            }
+            // What has moved may be any directory.
+            Touched::Names(..) => directories.forget_all(),
         }
     }
 }
@@ -414,27 +394,11 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_renamed_is_asked_for_again() {
-        let (old, new) = (Bytes::from_static(b"x"), Bytes::from_static(b"y"));
-        let parent = Handle(1);
-        let renamed = Effect::Renamed(DirChange { version: 3, time: weft_base::WallTime(3) }, false);
-        for is_answered in [true, false] {
-            let knowledge = known(&old);
-            assert!(knowledge.directory(DIR, Nanos(1)).is_some());
-            let change = knowledge.changing(Touched::Names((parent, &old), (parent, &new)), asked(2));
-            if is_answered {
-                change.done(renamed);
-            } else {
-                drop(change);
-            }
-            assert!(knowledge.directory(DIR, Nanos(3)).is_none(), "its times have changed");
-        }
-    }
-
-    #[test]
     fn a_change_of_which_nothing_is_heard_leaves_nothing_to_believe() {
         let name = Bytes::from_static(b"x");
-        for touched in [Touched::Name(DIR, &name), Touched::Names((Handle(1), &name), (DIR, &name)), Touched::Object(DIR)] {
+        let renamed = |dir| Touched::Names((Handle(1), &name), (dir, &name));
+        // Of what has moved, only the name is known.
+        for touched in [Touched::Name(DIR, &name), renamed(DIR), renamed(Handle(1)), Touched::Object(DIR)] {
             let knowledge = known(&name);
             assert!(knowledge.is_absent(DIR, b"y", Nanos(1)) && knowledge.directory(DIR, Nanos(1)).is_some());
             drop(knowledge.changing(touched, asked(2)));

@@ -282,7 +282,7 @@ impl<R: Runtime> Client<R> {
             who: who.clone(),
         });
         let reply = outcome.await?;
-        // Over two directories it is not followed.
+        // Over two directories, or of a directory, it is not followed.
         if reply.dir.version > 0 {
             change.done(Effect::Renamed(reply.dir, reply.replaced));
         }

@@ -68,9 +68,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 }
 
 fn planned(state: &State, request: &RenameRequest, source: RenameSource, target: RenameTarget) -> Result<Planned> {
-    // A directory that goes with its name changes more than the names.
-    let replaces_directory = target.found.is_some_and(|(_, kind)| kind == FileKind::Directory);
-    let is_followed = request.from.dir == request.to.dir && !request.exchange && !replaces_directory;
+    // A directory that moves, or goes with its name, changes more than the names.
+    let is_directory = source.kind == FileKind::Directory || target.found.is_some_and(|(_, kind)| kind == FileKind::Directory);
+    let is_followed = request.from.dir == request.to.dir && !request.exchange && !is_directory;
     let reply = NameReply::Renamed { dir: is_followed.then_some(request.from.dir), replaced: target.found.is_some() };
     Ok(match state.plan_rename(request, source, target)? {
         RenamePlan::Nothing => Planned::Nothing,
