@@ -15,7 +15,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use weft_rt_real::Level;
 
-use crate::{identity, trust};
+use crate::{identity, job, trust};
 
 /// How often something that should happen soon is looked at.
 const POLL: Duration = Duration::from_millis(5);
@@ -261,7 +261,12 @@ pub fn wait_until(patience: Duration, mut condition: impl FnMut() -> Result<bool
 ///
 /// # Errors
 /// If the process cannot be started.
-pub fn start_in_background<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>, log: &Path, stdout: Stdio) -> Result<Child> {
+pub fn start_in_background<S: AsRef<std::ffi::OsStr>>(
+    args: impl IntoIterator<Item = S>,
+    log: &Path,
+    stdin: Stdio,
+    stdout: Stdio,
+) -> Result<Child> {
     let open = OpenOptions::new().append(true).create(true).mode(0o600).open(log);
     let log_file = open.map_or_else(
         |error| {
@@ -271,10 +276,9 @@ pub fn start_in_background<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<It
         Stdio::from,
     );
     weft_rt_real::keep_descriptors_to_ourselves().context("cannot keep open files from the process in the background")?;
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let mut command = Command::new(&program);
-    command.args(args).stdin(Stdio::null()).stdout(stdout).stderr(log_file).current_dir("/");
-    command.spawn().with_context(|| format!("cannot start {}", program.display()))
+    let mut command = job::this_program()?;
+    command.args(args).stdin(stdin).stdout(stdout).stderr(log_file).current_dir("/");
+    command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))
 }
 
 /// Leaves the session of the terminal, so that closing it or pressing Ctrl-C there does not reach
@@ -394,6 +398,8 @@ pub fn log_tail(log: &Path, lines: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]

@@ -19,6 +19,9 @@ use clap::Parser;
 fn main() -> ExitCode {
     let outcome = mount_helper::command_line(std::env::args_os().collect()).map(|line| {
         let cli = commands::Cli::parse_from(line);
+        if !cli.may_record() {
+            return cli.run();
+        }
         weft_recording::Recording::begin().and_then(|recording| {
             let outcome = cli.run();
             recording.end().and(outcome)

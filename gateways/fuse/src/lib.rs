@@ -19,6 +19,7 @@ mod threads;
 mod waits;
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -34,7 +35,7 @@ use threads::Threads;
 
 pub use gateway::MountLog;
 pub use kernel::Transport;
-pub use mount::{REQUEST_BYTES_MAX, clear_dead_mount, unmount};
+pub use mount::{REQUEST_BYTES_MAX, clear_dead_mount, mount_directly, unmount};
 pub use weft_posix::{ErrorCount, ErrorCounts};
 
 /// How a mount behaves.
@@ -122,6 +123,32 @@ pub struct MountedFs {
 /// # Errors
 /// What the kernel or `fusermount3` says, with the mount point.
 pub fn mount<R: ThreadRuntime>(client: Client<R>, mountpoint: &Path, options: MountOptions, log: MountLog) -> io::Result<MountedFs> {
+    let (allow_other, read_only) = (options.allow_other, options.read_only);
+    begin(client, mountpoint, options, log, |fs_name| mount::attach(mountpoint, fs_name, allow_other, read_only))
+}
+
+/// Serves a connection that somebody else has attached ([`mount_directly`]), at `mountpoint` as he
+/// sees it: perhaps in a mount namespace where this process cannot unmount.
+///
+/// # Errors
+/// What the kernel says, with the mount point.
+pub fn serve<R: ThreadRuntime>(
+    client: Client<R>,
+    device: OwnedFd,
+    mountpoint: &Path,
+    options: MountOptions,
+    log: MountLog,
+) -> io::Result<MountedFs> {
+    begin(client, mountpoint, options, log, |_| Ok(device))
+}
+
+fn begin<R: ThreadRuntime>(
+    client: Client<R>,
+    mountpoint: &Path,
+    options: MountOptions,
+    log: MountLog,
+    attach: impl FnOnce(&str) -> io::Result<OwnedFd>,
+) -> io::Result<MountedFs> {
     let explain = |error: io::Error| io::Error::new(error.kind(), format!("cannot mount at {}: {error}", mountpoint.display()));
     let limit = options.remembers.limit().map_err(explain)?;
     let fs_name = client.map().fs_name.clone();
@@ -141,7 +168,7 @@ pub fn mount<R: ThreadRuntime>(client: Client<R>, mountpoint: &Path, options: Mo
     let threads = Threads::new(options.threads);
     let filesystem = WeftFilesystem::new(posix.clone(), threads.clone());
     options.transport.may_use_rings().map_err(explain)?;
-    let device = mount::attach(mountpoint, &fs_name, options.allow_other, options.read_only).map_err(explain)?;
+    let device = attach(&fs_name).map_err(explain)?;
     threads.waits().watch(device.try_clone()?);
     let patience = options.close_patience;
     let session =
@@ -202,7 +229,7 @@ impl MountedFs {
 
     /// A callable that unmounts; usable from a signal thread while another thread is in
     /// [`MountedFs::wait`].
-    pub fn unmounter(&mut self) -> Unmounter {
+    pub fn unmounter(&self) -> Unmounter {
         Unmounter { mountpoint: self.mountpoint.clone() }
     }
 
@@ -210,25 +237,30 @@ impl MountedFs {
     ///
     /// # Errors
     /// If it cannot be unmounted.
-    pub fn unmount(mut self) -> io::Result<()> {
+    pub fn unmount(self) -> io::Result<()> {
         self.unmounter().unmount()?;
         self.wait()
     }
 }
 
 /// Unmounts one mount.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Unmounter {
     mountpoint: PathBuf,
 }
 
 impl Unmounter {
+    /// Where it is.
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
     /// Unmounts; if files are open, lazily: the tree forgets the mount at once and it ends with its
     /// last user.
     ///
     /// # Errors
     /// If even that is refused.
-    pub fn unmount(&mut self) -> io::Result<()> {
+    pub fn unmount(&self) -> io::Result<()> {
         unmount(&self.mountpoint, false).or_else(|_| unmount(&self.mountpoint, true))
     }
 }

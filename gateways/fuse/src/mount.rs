@@ -29,7 +29,12 @@ pub fn attach(mountpoint: &Path, fs_name: &str, allow_other: bool, read_only: bo
     mount_by_helper(mountpoint, &helper_options(fs_name, allow_other, read_only))
 }
 
-fn mount_directly(mountpoint: &Path, fs_name: &str, allow_other: bool, read_only: bool) -> io::Result<OwnedFd> {
+/// Attaches a new connection at `mountpoint` by the system call alone: as root, or in a user
+/// namespace of one's own.
+///
+/// # Errors
+/// What the kernel says; `EPERM` if this process may not mount.
+pub fn mount_directly(mountpoint: &Path, fs_name: &str, allow_other: bool, read_only: bool) -> io::Result<OwnedFd> {
     let device: OwnedFd = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse")?.into();
     let root_mode = std::fs::metadata(mountpoint)?.mode() & libc::S_IFMT;
     // SAFETY: getuid and getgid have no preconditions.

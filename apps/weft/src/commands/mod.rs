@@ -7,6 +7,7 @@ mod create;
 mod df;
 mod down;
 mod du;
+mod enter;
 mod explain;
 mod genconfig;
 mod hint;
@@ -22,10 +23,12 @@ pub mod mount;
 mod mv;
 mod ping;
 mod rm;
+mod run;
 pub mod serve;
 mod set;
 mod stat;
 mod status;
+mod sweep;
 pub mod top;
 mod trace;
 mod umount;
@@ -66,6 +69,11 @@ enum Command {
     Status(status::Args),
     Mount(mount::Args),
     Umount(umount::Args),
+    Run(run::Args),
+    #[command(hide = true)]
+    Enter(enter::Args),
+    #[command(hide = true)]
+    Sweep(sweep::Args),
     Ls(ls::Args),
     Stat(stat::Args),
     Cat(cat::Args),
@@ -102,6 +110,12 @@ enum Command {
 }
 
 impl Cli {
+    /// True if the environment may ask for a recording of this process. One that becomes another
+    /// program has none, and may have no thread for it.
+    pub fn may_record(&self) -> bool {
+        !matches!(self.command, Command::Enter(_) | Command::Sweep(_))
+    }
+
     /// Does what the command line says.
     ///
     /// # Errors
@@ -114,6 +128,9 @@ impl Cli {
             Command::Status(args) => args.run(common),
             Command::Mount(args) => args.run(common),
             Command::Umount(args) => args.run(),
+            Command::Run(args) => args.run(common),
+            Command::Enter(args) => args.run(),
+            Command::Sweep(args) => args.run(),
             Command::Ls(args) => args.run(common),
             Command::Stat(args) => args.run(common),
             Command::Cat(args) => args.run(common),

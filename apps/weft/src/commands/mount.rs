@@ -4,16 +4,17 @@
 //! waits until that has written one line to its standard output: `ready`, or why not. So the
 //! command ends when the mount is usable.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{ExitCode, Stdio};
+use std::process::{Child, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use weft_fuse::{ErrorCount, ErrorCounts, MountOptions, Remembers, Transport};
+use weft_fuse::{ErrorCount, ErrorCounts, MountOptions, Remembers, Transport, Unmounter};
 use weft_host::command_socket::Service;
 use weft_host::connect::{Common, Fs};
 use weft_host::mounted;
@@ -22,9 +23,13 @@ use weft_host::output::{tell, tell_at};
 use weft_host::process;
 use weft_host::process::{HangUp, StopSignals};
 use weft_host::state::StateDir;
-use weft_host::{mount_list, mounts, trust};
+use weft_host::{job, mount_list, mounts, trust};
 use weft_rt_real::{Level, LimitedLog, Log};
 use weft_wire::ops::{MountErrorRow, MountErrors, TraceAction, TraceRequest};
+
+/// How long a mount in a namespace of its own has to end by itself, when the process has ended with
+/// which it ends.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// Mount a file system through FUSE
 #[derive(Debug, clap::Args)]
@@ -70,6 +75,21 @@ pub struct Args {
     /// Tell the parent by a line when the mount is usable
     #[arg(long, hide = true)]
     ready: bool,
+    /// Standard input is a connection that is attached already, in a mount namespace of its own
+    #[arg(long, hide = true)]
+    attached: bool,
+    /// End with this process
+    #[arg(long, hide = true, value_name = "PID")]
+    until: Option<i32>,
+}
+
+/// What a mount hangs on beside its file system.
+#[derive(Debug, Default)]
+pub struct Ties {
+    /// A connection to the kernel that is attached already, in a mount namespace of its own.
+    pub device: Option<OwnedFd>,
+    /// The process with which the mount ends.
+    pub until: Option<i32>,
 }
 
 impl Args {
@@ -80,11 +100,13 @@ impl Args {
             _ => bail!("name the file system once: `weft mount FS MOUNTPOINT` or `weft mount --state DIR MOUNTPOINT`"),
         };
         let place = mounts::resolve(&place);
+        let device = self.attached.then(|| std::io::stdin().as_fd().try_clone_to_owned()).transpose()?;
+        let ties = Ties { device, until: self.until };
         if self.foreground {
-            serve(&fs, &place, &self.options, common, HangUp::Ends, || Ok(()))?;
+            serve(&fs, &place, &self.options, common, HangUp::Ends, ties, || Ok(()))?;
         } else if self.ready {
             process::detach();
-            let told = serve(&fs, &place, &self.options, common, HangUp::ReopensLog, || weft_host::output::print("ready\n"));
+            let told = serve(&fs, &place, &self.options, common, HangUp::ReopensLog, ties, || weft_host::output::print("ready\n"));
             if let Err(error) = &told {
                 // The parent takes one line, and helpers have several.
                 let words: Vec<String> = crate::error_text(error).lines().map(|line| line.trim().to_string()).collect();
@@ -103,8 +125,16 @@ impl Args {
 /// # Errors
 /// Why it is not.
 pub fn in_background(fs: &OsString, place: &Path, options: &[String], common: &Common) -> Result<()> {
-    parse_options(options)?;
     check_place(place, is_nonempty_allowed(options))?;
+    start(fs, place, options, common, Ties::default()).map(drop)
+}
+
+/// The same, with what the mount hangs on; gives its process. The caller has checked the place.
+///
+/// # Errors
+/// Why it is not usable.
+pub fn start(fs: &OsStr, place: &Path, options: &[String], common: &Common, ties: Ties) -> Result<Child> {
+    parse_options(options)?;
     let (fs, common) = &mounted::behind(fs, common)?;
     let open = Fs::open(fs, common)?;
     let log = mount_list::dir_for(open.config.as_ref().map(|config| config.file.as_path()))?
@@ -112,7 +142,7 @@ pub fn in_background(fs: &OsString, place: &Path, options: &[String], common: &C
     // The child runs in `/`: what was named relative to here must be absolute.
     let fs = match &open.config {
         Some(config) => config.file.clone().into_os_string(),
-        None => fs.clone(),
+        None => fs.to_owned(),
     };
     let mut args: Vec<OsString> = vec!["mount".into(), "--ready".into(), "--timeout".into(), common.timeout().as_secs().to_string().into()];
     if let Some(key_file) = &common.key_file {
@@ -121,12 +151,18 @@ pub fn in_background(fs: &OsString, place: &Path, options: &[String], common: &C
     if !options.is_empty() {
         args.extend(["-o".into(), options.join(",").into()]);
     }
+    if let Some(pid) = ties.until {
+        args.extend(["--until".into(), pid.to_string().into()]);
+    }
+    if ties.device.is_some() {
+        args.push("--attached".into());
+    }
     args.extend(["--".into(), fs, place.as_os_str().to_owned()]);
     drop(open);
-    let mut child = process::start_in_background(&args, &log, Stdio::piped())?;
+    let mut child = process::start_in_background(&args, &log, ties.device.map_or_else(Stdio::null, Stdio::from), Stdio::piped())?;
     let stdout = child.stdout.take().expect("the child's standard output is a pipe");
     match first_line(stdout, common.timeout() + Duration::from_secs(5)) {
-        Some(line) if line == "ready" => Ok(()),
+        Some(line) if line == "ready" => Ok(child),
         Some(line) if !line.is_empty() => bail!("{line}"),
         Some(_) => {
             let status = child.wait()?;
@@ -162,6 +198,7 @@ fn serve(
     options: &[String],
     common: &Common,
     hang_up: HangUp,
+    ties: Ties,
     ready: impl FnOnce() -> std::io::Result<()>,
 ) -> Result<()> {
     let nonempty = is_nonempty_allowed(options);
@@ -169,7 +206,10 @@ fn serve(
     let signals = StopSignals::block()?;
     weft_recording::block_dump_signal()?;
     process::raise_descriptors();
-    check_place(place, nonempty)?;
+    let is_attached = ties.device.is_some();
+    if !is_attached {
+        check_place(place, nonempty)?;
+    }
     let (source, common) = &mounted::behind(fs, common)?;
     let fs = Fs::open(source, common)?;
     // A mount without a server would only fail later, where nobody reads it.
@@ -185,27 +225,30 @@ fn serve(
     // A flood of lines would fill the disk.
     let log = Mutex::new(LimitedLog::new(Log::to_stderr("weft mount")));
     let log = Box::new(move |line: &str| log.lock().unwrap_or_else(PoisonError::into_inner).line(line));
-    let mut session = weft_fuse::mount(fs.client.clone(), place, options, log)?;
+    let session = match ties.device {
+        Some(device) => weft_fuse::serve(fs.client.clone(), device, place, options, log)?,
+        None => weft_fuse::mount(fs.client.clone(), place, options, log)?,
+    };
     listen_to_commands(&fs, session.error_counts(), &socket, &dir);
     let device = mounts::at(place)?.map(|mount| mount.device).unwrap_or_default();
     if let Err(error) = mount_list::note_mounted(&pid_file, fs.id(), place, &device) {
         tell(&format!("{} cannot be completed: {error}", path.display()));
     }
     pid_file.hold_until_exit();
-    let mut unmounter = session.unmounter();
-    let asked = place.to_path_buf();
-    signals.on_end(hang_up, "weft mount", true, move || {
-        let is_here = mounts::at(&asked).is_ok_and(|mount| mount.is_some_and(|mount| mount.device == device));
-        if !is_here {
-            // A lazy unmount, or a copy in another mount namespace: nothing here could be
-            // unmounted, and whoever uses it may never leave.
-            tell(&format!("{} is no longer mounted here, but still in use elsewhere; that ends now", asked.display()));
-            std::process::exit(0);
-        }
-        if let Err(error) = unmounter.unmount() {
-            tell(&format!("cannot unmount {}: {error}", asked.display()));
-        }
-    });
+    let unmounter = session.unmounter();
+    let end = move || end_mount(&unmounter, &device);
+    if let Some(pid) = ties.until {
+        let end = end.clone();
+        job::on_exit(pid, move || {
+            if is_attached {
+                // Where it is attached the last process takes the mount along, and then it ends by
+                // itself.
+                thread::sleep(LINGER);
+            }
+            end();
+        })?;
+    }
+    signals.on_end(hang_up, "weft mount", true, end);
     let source = fs.config.as_ref().map_or(source.as_os_str(), |config| config.file.as_os_str()).to_owned();
     let key_file = common.key_file.as_ref().map(std::path::absolute).transpose()?;
     if let Err(error) = (Note { fs: source, key_file }).leave(place) {
@@ -221,6 +264,21 @@ fn serve(
     let _ = std::fs::remove_file(socket);
     mounted::forget(place);
     ended
+}
+
+/// Unmounts; the session ends with that.
+fn end_mount(unmounter: &Unmounter, device: &str) {
+    let place = unmounter.mountpoint();
+    let is_here = mounts::at(place).is_ok_and(|mount| mount.is_some_and(|mount| mount.device == device));
+    if !is_here {
+        // A lazy unmount, or a mount in another mount namespace: nothing here could be unmounted,
+        // and whoever uses it may never leave.
+        tell(&format!("{} is not mounted here, but still in use elsewhere; that ends now", place.display()));
+        std::process::exit(0);
+    }
+    if let Err(error) = unmounter.unmount() {
+        tell(&format!("cannot unmount {}: {error}", place.display()));
+    }
 }
 
 /// Lets `weft trace` and `weft status` reach this process. A mount that they cannot reach is a
@@ -246,7 +304,10 @@ fn listen_to_commands(fs: &Fs, error_counts: Arc<ErrorCounts>, socket: &Path, di
 }
 
 /// Checks that something can be mounted there; removes what a killed mount process left.
-fn check_place(place: &Path, nonempty: bool) -> Result<()> {
+///
+/// # Errors
+/// Why not, and what to do.
+pub fn check_place(place: &Path, nonempty: bool) -> Result<()> {
     if place.to_str().is_none_or(|text| text.contains('\n')) {
         bail!("the mount point {} must be UTF-8 without newlines", place.display());
     }
@@ -281,11 +342,15 @@ pub fn knows_option(option: &str) -> bool {
 }
 
 /// True if a mount may hide what is in its directory.
-fn is_nonempty_allowed(options: &[String]) -> bool {
+pub fn is_nonempty_allowed(options: &[String]) -> bool {
     options.iter().any(|option| option == "nonempty")
 }
 
-fn parse_options(options: &[String]) -> Result<MountOptions> {
+/// What `-o` asks for.
+///
+/// # Errors
+/// Names the option that is unknown.
+pub fn parse_options(options: &[String]) -> Result<MountOptions> {
     let mut parsed = MountOptions::default();
     for option in options {
         let (key, value) = option.split_once('=').map_or((option.as_str(), None), |(key, value)| (key, Some(value)));

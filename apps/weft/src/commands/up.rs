@@ -391,6 +391,7 @@ fn start_server(state: &StateDir, config: &Config, server: &ServerConfig, create
     if create {
         args.push("--create".into());
     }
-    let child = process::start_in_background(&args, &log, Stdio::null()).with_context(|| format!("cannot start {}", server.name))?;
+    let child =
+        process::start_in_background(&args, &log, Stdio::null(), Stdio::null()).with_context(|| format!("cannot start {}", server.name))?;
     Ok(Started { name: server.name.clone(), child, log })
 }

@@ -1,0 +1,101 @@
+//! A program that runs in place of this one: signals are passed on to it, and this process ends as
+//! it ended.
+
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::thread;
+
+use anyhow::{Context, Result};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{SigSet, Signal, kill, raise};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
+use rustix::process::{PidfdFlags, pidfd_open};
+
+/// Signals that somebody may want the program to have. Stopping and going on (Ctrl-Z) need no help:
+/// the terminal sends them to all of its foreground.
+const PASSED_ON: [Signal; 8] =
+    [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGALRM, Signal::SIGWINCH];
+
+/// Signals to this process, held until they are passed on.
+#[derive(Debug)]
+pub struct JobSignals(SignalFd);
+
+impl JobSignals {
+    /// From now on they wait. Call it before any other thread is started and before the program
+    /// is, since its end is such a signal, too.
+    ///
+    /// # Errors
+    /// Of the operating system.
+    pub fn hold() -> Result<JobSignals> {
+        let set: SigSet = PASSED_ON.into_iter().chain([Signal::SIGCHLD]).collect();
+        set.thread_block().context("cannot hold signals back")?;
+        Ok(JobSignals(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC).context("cannot wait for signals")?))
+    }
+
+    /// Waits until the program has ended; passes on what comes meanwhile.
+    ///
+    /// # Errors
+    /// Of the operating system.
+    pub fn wait(&self, program: &mut Child) -> Result<ExitStatus> {
+        let pid = Pid::from_raw(program.id() as i32);
+        loop {
+            if let Some(status) = program.try_wait()? {
+                return Ok(status);
+            }
+            let Some(info) = self.0.read_signal().context("cannot wait for signals")? else { continue };
+            let signal = Signal::try_from(info.ssi_signo as i32).context("an unknown signal")?;
+            // What the terminal sends (from the kernel, with a positive code) goes to its whole
+            // foreground, so the program has it already; so it has what it sent itself.
+            let is_for_program = signal != Signal::SIGCHLD && info.ssi_code <= 0 && info.ssi_pid != program.id();
+            if is_for_program {
+                // It may have ended just now.
+                let _ = kill(pid, signal);
+            }
+        }
+    }
+}
+
+/// This program, to be run once more.
+///
+/// # Errors
+/// If its file cannot be found.
+pub fn this_program() -> Result<Command> {
+    Ok(Command::new(std::env::current_exe().context("cannot find this program's own file")?))
+}
+
+/// Calls `then` when a process has ended, in a thread of its own. The process must live now, so
+/// that its number is its own.
+///
+/// # Errors
+/// If there is no such process.
+pub fn on_exit(pid: i32, then: impl FnOnce() + Send + 'static) -> Result<()> {
+    let process = rustix::process::Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let process = process.with_context(|| format!("there is no process {pid}"))?;
+    thread::spawn(move || {
+        // Ready to be read means that it has ended.
+        let mut ends = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+        while poll(&mut ends, PollTimeout::NONE).is_err() {}
+        then();
+    });
+    Ok(())
+}
+
+/// Ends as a program did: by the same signal, or gives the code to end with.
+pub fn end_as(status: ExitStatus) -> ExitCode {
+    if let Some(code) = status.code() {
+        return ExitCode::from(code as u8);
+    }
+    let number = status.signal().unwrap_or(0);
+    if let Ok(signal) = Signal::try_from(number) {
+        // It left its core itself, if it was to.
+        let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+        let set: SigSet = [signal].into_iter().collect();
+        let _ = raise(signal);
+        let _ = set.thread_unblock();
+    }
+    // The signal is ignored here: as shells say it.
+    ExitCode::from(128 + number as u8)
+}
