@@ -346,9 +346,8 @@ impl<R: Runtime> Client<R> {
     }
 
     async fn change_xattr<O: weft_wire::Operation<Reply = ()>>(&self, flow: Flow, handle: Handle, request: &O) -> Result<()> {
-        let change = self.changing(Touched::Object(handle));
-        self.call(flow, self.owner(flow, handle).await?, request).await?;
-        change.done(Effect::Object);
-        Ok(())
+        // Of a directory its time of change and its version are others now: it is not followed.
+        let _change = self.changing(Touched::Object(handle));
+        self.call(flow, self.owner(flow, handle).await?, request).await
     }
 }

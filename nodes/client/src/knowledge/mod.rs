@@ -56,7 +56,7 @@ pub(crate) enum Touched<'a> {
 /// What a change did, as the server answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Effect<'a> {
-    /// The object is another one; nothing is known of how.
+    /// The object, a file, is another one; nothing is known of how.
     Object,
     /// The object has these attributes.
     Attributes(&'a Attr),
