@@ -18,8 +18,8 @@ use weft_system_tests::{FileSystem, Need, Random, available, ok, weft};
 const TICK: Duration = Duration::from_millis(12);
 /// Descriptors that are held open over operations.
 const DESCRIPTORS: usize = 3;
-/// Times that are set, in seconds: one of the past, and one of the future, which a directory that is
-/// spread over servers would keep until it is past (`promise_split_directories`).
+/// Times that are set, in seconds: one of the past, and one of the future, which a directory that
+/// is spread over servers would keep until it is past (`promise_split_directories`).
 const SET_TIMES: [u64; 2] = [1_000_000_000, 1_900_000_000];
 /// The second mount and all data are looked at after so many operations.
 const WHOLE_EACH: u64 = 10;
