@@ -9,6 +9,7 @@
 //! formatted        there once every server has been started for the first time
 //! mount            the mount point of the last `weft up --mount`, for the next `weft up`
 //! servers/NAME/    what a server keeps
+//! hosts.json       the hosts of a file system for one job, if it has servers there
 //! run/             pid files, logs, sockets: nothing that must survive
 //! trace/           traces, unless another folder is named for them
 //! ```
@@ -27,7 +28,7 @@ use crate::trust;
 
 /// Names that an interrupted creation may leave behind, or another `weft up` makes just now; a
 /// folder with nothing else may be used.
-const OURS: [&str; 13] = [
+const OURS: [&str; 14] = [
     CONFIG_NAME,
     "weft.toml.new",
     "key",
@@ -39,6 +40,7 @@ const OURS: [&str; 13] = [
     "servers",
     "run",
     "formatted",
+    "hosts.json",
     "formatted.new",
     "trace",
 ];
@@ -142,6 +144,10 @@ impl StateDir {
     /// Pid files, logs and sockets.
     pub fn run_dir(&self) -> PathBuf {
         self.root.join("run")
+    }
+    /// The hosts of a file system over those of a job.
+    pub fn hosts_file(&self) -> PathBuf {
+        self.root.join("hosts.json")
     }
     /// Traces that `weft trace` asks for.
     pub fn trace_dir(&self) -> PathBuf {

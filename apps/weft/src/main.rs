@@ -48,3 +48,9 @@ fn error_text(error: &anyhow::Error) -> String {
     let causes = error.chain().skip(1).filter(|cause| cause.downcast_ref::<weft_client::Error>().is_none());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
+
+/// The same in one line, for a process that waits for one. Logs and helpers have several.
+fn error_line(error: &anyhow::Error) -> String {
+    let text = error_text(error);
+    text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
+}

@@ -150,7 +150,7 @@ fn receive_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
     message.msg_iov = &raw mut piece;
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = size_of_val(&control);
+    message.msg_controllen = size_of_val(&control) as _;
     // SAFETY: `message` points to live buffers of the stated sizes.
     let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
     if received < 0 {

@@ -52,6 +52,8 @@ pub struct DraftServer {
     pub id: u16,
     /// Where it listens; the path of a Unix socket may be relative to the config.
     pub address: String,
+    /// Where it listens, if not there.
+    pub listen: Option<String>,
     /// Its folder, relative to the config or absolute.
     pub dir: String,
     /// Bytes that it may use.
@@ -111,6 +113,9 @@ impl Draft {
                 server.id
             )?;
             writeln!(out, "address = {}", quoted(&server.address))?;
+            if let Some(listen) = &server.listen {
+                writeln!(out, "listen = {}", quoted(listen))?;
+            }
             writeln!(out, "dir = {}", quoted(&server.dir))?;
             if let Some(capacity) = server.capacity {
                 writeln!(out, "capacity = \"{capacity}\"")?;
@@ -161,6 +166,7 @@ mod tests {
             role,
             id: 0,
             address: address.into(),
+            listen: None,
             dir: format!("servers/{name} \"x\""),
             capacity: (role == ServerRole::Data).then_some(ByteSize(3 << 30)),
         };

@@ -1,5 +1,6 @@
 //! `weft down`: unmounts everything of a file system and stops its servers.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
@@ -16,6 +17,8 @@ use weft_host::process::Ended;
 use weft_host::state::StateDir;
 use weft_rt_real::Address;
 
+use super::up;
+
 /// How long a server has after SIGTERM before it is killed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -25,6 +28,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Args {
     #[command(flatten)]
     state: NamedState,
+    /// Of a file system over hosts (`weft up --hosts`): first copy everything to this folder
+    #[arg(long, value_name = "DIR", conflicts_with = "discard")]
+    stage_out: Option<PathBuf>,
+    /// Of a file system over hosts: copy nothing out, also if `weft up` was told to
+    #[arg(long)]
+    discard: bool,
 }
 
 impl Args {
@@ -34,7 +43,13 @@ impl Args {
         weft_host::state::make_private_dir(&state.run_dir())?;
         state.check()?;
         let lock = state.lock()?;
-        let report = stop_all(&state, &config);
+        let report = match state.hosts_file().exists() {
+            true => up::hosts::down(&state, &config, self.stage_out.as_deref(), self.discard),
+            false if self.stage_out.is_some() || self.discard => {
+                bail!("{} stays on this machine: nothing need be copied out", config.fs_name)
+            }
+            false => stop_all(&state, &config),
+        };
         lock.release();
         output::print(&report?)?;
         Ok(ExitCode::SUCCESS)

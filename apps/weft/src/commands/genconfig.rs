@@ -129,6 +129,7 @@ impl Args {
                 role,
                 id: index as u16,
                 address: if address.contains("tcp:") || address.starts_with("unix:") { address.clone() } else { format!("tcp:{address}") },
+                listen: None,
                 capacity: self.capacity.filter(|_| role == ServerRole::Data),
             }
         };

@@ -11,6 +11,7 @@ mod enter;
 mod explain;
 mod genconfig;
 mod hint;
+mod hold;
 mod inspect;
 mod key;
 mod layout;
@@ -21,6 +22,7 @@ mod metrics;
 mod mkdir;
 pub mod mount;
 mod mv;
+mod node;
 mod ping;
 mod rm;
 mod run;
@@ -74,6 +76,10 @@ enum Command {
     Enter(enter::Args),
     #[command(hide = true)]
     Sweep(sweep::Args),
+    #[command(hide = true)]
+    Hold(hold::Args),
+    #[command(hide = true)]
+    Node(node::Args),
     Ls(ls::Args),
     Stat(stat::Args),
     Cat(cat::Args),
@@ -131,6 +137,8 @@ impl Cli {
             Command::Run(args) => args.run(common),
             Command::Enter(args) => args.run(),
             Command::Sweep(args) => args.run(),
+            Command::Hold(args) => args.run(common),
+            Command::Node(args) => args.run(common),
             Command::Ls(args) => args.run(common),
             Command::Stat(args) => args.run(common),
             Command::Cat(args) => args.run(common),

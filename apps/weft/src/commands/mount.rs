@@ -108,9 +108,7 @@ impl Args {
             process::detach();
             let told = serve(&fs, &place, &self.options, common, HangUp::ReopensLog, ties, || weft_host::output::print("ready\n"));
             if let Err(error) = &told {
-                // The parent takes one line, and helpers have several.
-                let words: Vec<String> = crate::error_text(error).lines().map(|line| line.trim().to_string()).collect();
-                weft_host::output::print(&format!("{}\n", words.join("; ")))?;
+                weft_host::output::print(&format!("{}\n", crate::error_line(error)))?;
             }
             told?;
         } else {
@@ -178,7 +176,7 @@ pub fn start(fs: &OsStr, place: &Path, options: &[String], common: &Common, ties
 
 /// What the child writes up to the end of its first line, or of its life; `None` if that does not
 /// come in time.
-fn first_line(mut from: impl Read + Send + 'static, patience: Duration) -> Option<String> {
+pub fn first_line(mut from: impl Read + Send + 'static, patience: Duration) -> Option<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let (mut line, mut byte) = (Vec::new(), [0]);

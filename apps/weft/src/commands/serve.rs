@@ -48,6 +48,9 @@ pub struct Args {
     /// Leave the terminal's session
     #[arg(long, hide = true)]
     detached: bool,
+    /// End with this process
+    #[arg(long, hide = true, value_name = "PID")]
+    until: Option<i32>,
 }
 
 impl Args {
@@ -89,6 +92,10 @@ impl Args {
         }
         let stop = StopHandle::new()?;
         let hang_up = if self.detached { HangUp::ReopensLog } else { HangUp::Ends };
+        if let Some(pid) = self.until {
+            let asked = stop.clone();
+            weft_host::job::on_exit(pid, move || asked.stop())?;
+        }
         let asked = stop.clone();
         signals.on_end(hang_up, &server.name, false, move || asked.stop());
         let log = Log::to_stderr(&server.name);

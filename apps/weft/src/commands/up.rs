@@ -1,6 +1,8 @@
 //! `weft up`: a whole file system on this machine: makes it if it is new, starts every server that
 //! does not run, mounts it.
 
+pub mod hosts;
+
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, Stdio};
@@ -38,6 +40,9 @@ Examples:
   weft up --state ~/fs --meta 2 --data 4 --mount ~/mnt
   weft up --state ~/fs                 starts again what is not running, makes servers that were added to weft.toml, and mounts as before
 
+  weft up --state job --hosts hosts.txt --stage-in input --stage-out results
+                                       on the hosts of a job, with their local disks; removed by `weft down`, which copies everything out first
+
 Stop it with `weft down --state ~/fs`.")]
 pub struct Args {
     #[command(flatten)]
@@ -68,6 +73,8 @@ pub struct Args {
     /// Stay; stop everything at Ctrl-C
     #[arg(long)]
     foreground: bool,
+    #[command(flatten)]
+    over: hosts::OverHosts,
 }
 
 /// How servers on one machine are reached.
@@ -88,6 +95,9 @@ struct Started {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
+        if let Some(code) = self.run_over_hosts(common)? {
+            return Ok(code);
+        }
         // Signals wait from the first moment on, so that Ctrl-C in between leaves nothing half
         // stopped.
         let signals = self.foreground.then(StopSignals::block).transpose()?;
@@ -174,7 +184,7 @@ impl Args {
                     }
                 };
                 let capacity = self.capacity.filter(|_| role == ServerRole::Data);
-                draft.servers.push(DraftServer { dir: format!("servers/{name}"), name, role, id: index, address, capacity });
+                draft.servers.push(DraftServer { dir: format!("servers/{name}"), name, role, id: index, address, listen: None, capacity });
             }
         }
         KeyFiles::beside(&state.config_file()).make(&state.key_file())?;

@@ -45,7 +45,7 @@ const IDLE_SAMPLES: u32 = 50;
 const LOAD_INTERVAL: Duration = Duration::from_millis(10);
 
 /// `FUSE_DEV_IOC_CLONE`: one more way to the same connection.
-const IOCTL_CLONE: libc::Ioctl = 0x8004_e500;
+const IOCTL_CLONE: libc::Ioctl = 0x8004_e500_u32 as libc::Ioctl;
 
 /// How a connection is served.
 #[derive(Clone, Copy, Debug)]

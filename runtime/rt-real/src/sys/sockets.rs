@@ -80,8 +80,9 @@ pub(crate) fn receive_with_descriptor(fd: BorrowedFd<'_>, into: &mut impl BufMut
         // CMSG_FIRSTHDR has checked.
         let head = unsafe { head.as_ref() };
         if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
-            // SAFETY: takes no memory.
-            let bytes = head.cmsg_len - unsafe { libc::CMSG_LEN(0) } as usize;
+            // SAFETY: takes no memory. The length is of another type with musl.
+            #[allow(clippy::unnecessary_cast)]
+            let bytes = head.cmsg_len as usize - unsafe { libc::CMSG_LEN(0) } as usize;
             for at in 0..bytes / size_of::<libc::c_int>() {
                 // SAFETY: the kernel has put so many descriptors behind the header; `control` is
                 // large enough for them.

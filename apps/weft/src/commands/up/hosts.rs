@@ -1,0 +1,212 @@
+//! `weft up` over the hosts of a job, and its end.
+
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use weft_host::config::{Config, KeyFiles, write_in_one_step};
+use weft_host::connect::{Common, Fs, random};
+use weft_host::hosts::{self, Job, Launcher};
+use weft_host::output::print;
+use weft_host::state::StateDir;
+use weft_host::{job, process, state};
+
+use crate::commands::node::READY;
+use crate::commands::{down, hold, mount};
+
+/// Ports of servers if nobody names one: below those that the kernel gives to clients.
+const PORTS: std::ops::Range<u16> = 20_000..28_000;
+/// How long a host needs beyond the deadline of an operation until it is given up.
+const REACH: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Hosts of a file system for one job.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Over the hosts of a job")]
+pub struct OverHosts {
+    /// Servers on these hosts, a name in each line, started by ssh; their data is on the hosts'
+    /// local disks and removed by `weft down`
+    #[arg(long, value_name = "FILE", group = "over", conflicts_with_all = ["foreground", "listen"])]
+    hosts: Option<PathBuf>,
+    /// The same on the hosts of this Slurm job, by srun
+    #[arg(long, group = "over", conflicts_with_all = ["foreground", "listen"])]
+    slurm: bool,
+    /// The same on the hosts that mpiexec uses, by mpiexec
+    #[arg(long, group = "over", conflicts_with_all = ["foreground", "listen"])]
+    mpi: bool,
+    /// Folder on each host for its data [default: the one for temporary files there]
+    #[arg(long, value_name = "DIR", requires = "over")]
+    dir: Option<PathBuf>,
+    /// This program as the hosts find it [default: where it is here]
+    #[arg(long, value_name = "PATH", requires = "over")]
+    program: Option<String>,
+    /// Port of the first server; the others have the ones behind it [default: any from 20000]
+    #[arg(long, value_name = "PORT", requires = "over")]
+    port: Option<u16>,
+    /// Copy this into the root of the file system when it serves
+    #[arg(long, value_name = "PATH", requires = "over")]
+    stage_in: Option<PathBuf>,
+    /// At `weft down`, first copy everything to this folder
+    #[arg(long, value_name = "DIR", requires = "over")]
+    stage_out: Option<PathBuf>,
+}
+
+impl OverHosts {
+    /// What starts the servers, if they are to be on hosts.
+    fn launcher(&self) -> Option<Launcher> {
+        match self {
+            OverHosts { hosts: Some(_), .. } => Some(Launcher::Ssh),
+            OverHosts { slurm: true, .. } => Some(Launcher::Srun),
+            OverHosts { mpi: true, .. } => Some(Launcher::Mpiexec),
+            _ => None,
+        }
+    }
+}
+
+impl super::Args {
+    /// Does all of it, if the file system is to be over hosts.
+    pub(super) fn run_over_hosts(&self, common: &Common) -> Result<Option<ExitCode>> {
+        let root = self.state.dir(common)?;
+        let Some(launcher) = self.over.launcher() else {
+            if StateDir::of_config(&root.join("weft.toml")).hosts_file().exists() {
+                bail!(
+                    "{} is a file system over the hosts of a job: `weft down` ends it; --hosts, --slurm or --mpi begins one",
+                    root.display()
+                );
+            }
+            return Ok(None);
+        };
+        let begun = Instant::now();
+        let (state, _) = StateDir::existing_or_new(&root)?;
+        state::make_private_dir(&state.run_dir())?;
+        let lock = state.lock()?;
+        if state.config_file().exists() {
+            bail!("{} holds a file system already; end it by `weft down --state {0}`, or take another directory", root.display());
+        }
+        let made = self.begin_job(launcher, &state, common);
+        if made.is_err() {
+            // What keeps the servers ends them; that it may fail changes nothing in why.
+            let _ = process::end(&hold::pid_file(&state), hold::PATIENCE * 2);
+            forget(&state);
+        }
+        let (config, job) = made?;
+        let place = self.mount_again(&state, &config, common)?;
+        lock.release();
+        if let Some(from) = &self.over.stage_in {
+            copy(from.as_os_str(), format!("{}:/", state.root().display()).as_ref())
+                .with_context(|| format!("not all of {} is in; it runs all the same, and `weft down` ends it", from.display()))?;
+        }
+        print(&format!(
+            "{} serves with {} servers on {} hosts after {:.2} s\n{}\nNext:\n  weft run --state {root} -- COMMAND    on this host\n  weft down --state {root}\n",
+            config.fs_name,
+            config.servers.len(),
+            job.hosts.len(),
+            begun.elapsed().as_secs_f64(),
+            place.map_or(String::new(), |place| format!("mounted at {}\n", place.display())),
+            root = state.root().display(),
+        ))?;
+        Ok(Some(ExitCode::SUCCESS))
+    }
+
+    fn begin_job(&self, launcher: Launcher, state: &StateDir, common: &Common) -> Result<(Config, Job)> {
+        let names = self.over.hosts.as_deref().map_or_else(|| hosts::of_job(launcher), hosts::of_file)?;
+        let text = |path: &Option<PathBuf>| -> Result<Option<String>> {
+            let path = path.as_ref().map(std::path::absolute).transpose()?;
+            path.map(|path| path.into_os_string().into_string())
+                .transpose()
+                .map_err(|path| anyhow::anyhow!("{} is not UTF-8", path.display()))
+        };
+        let program = match &self.over.program {
+            Some(program) => program.clone(),
+            None => job::this_program()?.get_program().to_string_lossy().into_owned(),
+        };
+        let dir = text(&self.over.dir)?.unwrap_or_default();
+        let job = Job { launcher, hosts: names, program, dir, stage_out: text(&self.over.stage_out)? };
+        let mut draft = self.settings.draft(&self.name, Vec::new())?;
+        let port = match self.over.port {
+            Some(port) => port,
+            None => PORTS.start + u16::from_le_bytes(random()?) % (PORTS.end - PORTS.start),
+        };
+        let (meta, data) = (self.meta.unwrap_or(1), self.data.unwrap_or(job.hosts.len().min(64) as u16));
+        let servers = hosts::servers(&job.hosts, meta, data, port, self.capacity)?;
+        draft.servers = servers.into_iter().map(|(_, server)| server).collect();
+        KeyFiles::beside(&state.config_file()).make(&state.key_file())?;
+        write_in_one_step(&state.hosts_file(), &serde_json::to_vec_pretty(&job)?, 0o600)?;
+        draft.write(&state.config_file())?;
+        let config = Config::load(&state.config_file())?;
+        let log = state.run_dir().join("hosts.log");
+        let args = ["hold".into(), "--timeout".into(), common.timeout().as_secs().to_string().into(), state.root().as_os_str().to_owned()];
+        let mut holder = process::start_in_background(args, &log, Stdio::null(), Stdio::piped())?;
+        let stdout = holder.stdout.take().expect("its standard output is a pipe");
+        match mount::first_line(stdout, common.timeout() + REACH) {
+            Some(line) if line == READY => {}
+            Some(line) if !line.is_empty() => bail!("no file system was made: {line}"),
+            _ => bail!("no file system was made; the end of {}:{}", log.display(), process::log_tail(&log, 5)),
+        }
+        // Only the hosts need them.
+        let keys = KeyFiles::beside(&state.config_file());
+        for file in [keys.server, keys.list] {
+            std::fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+        }
+        let fs = Fs::from_config(config.clone(), state.root().display().to_string(), common)?;
+        let mut waiting = String::new();
+        let serve = process::wait_until(common.timeout(), || {
+            let answers = fs.ping_all();
+            let late = answers.iter().find(|(_, answer)| !answer.as_ref().is_ok_and(|info| info.state == "serving"));
+            waiting = late.map_or(String::new(), |(entry, answer)| {
+                let why = answer.as_ref().map_or_else(|error| fs.why(error), |info| format!("it is {}", info.state));
+                format!("{} at {}: {why}", entry.name, entry.address)
+            });
+            Ok(late.is_none())
+        })?;
+        if !serve {
+            bail!("no file system was made: {waiting}");
+        }
+        Ok((config, job))
+    }
+}
+
+/// Ends a file system over hosts: copies out what shall stay, unmounts, ends the servers.
+///
+/// # Errors
+/// If it cannot be copied, and then nothing is ended; or if something survives.
+pub fn down(state: &StateDir, config: &Config, stage_out: Option<&Path>, discard: bool) -> Result<String> {
+    let job: Job = serde_json::from_str(&std::fs::read_to_string(state.hosts_file())?).context("the list of hosts makes no sense")?;
+    let to = stage_out.map(Path::to_path_buf).or(job.stage_out.map(PathBuf::from)).filter(|_| !discard);
+    let mut report = String::new();
+    if let Some(to) = to {
+        std::fs::create_dir_all(&to).with_context(|| format!("cannot make {}", to.display()))?;
+        let fs = Fs::from_config(config.clone(), state.root().display().to_string(), &Common::new(None, None))?;
+        for entry in fs.list(b"/", fs.stat(b"/", true)?.handle, false)? {
+            let from = [state.root().as_os_str().as_encoded_bytes(), b":/", &entry.name].concat();
+            copy(std::os::unix::ffi::OsStrExt::from_bytes(&from), to.as_os_str())
+                .context("nothing was ended, so that nothing is lost; mend this and try again, or `weft down --discard`")?;
+        }
+        report += &format!("copied everything to {}\n", to.display());
+    }
+    let unmounted = down::stop_all(state, config)?;
+    report.extend(unmounted.lines().filter(|line| line.starts_with("unmounted")).map(|line| format!("{line}\n")));
+    match process::end(&hold::pid_file(state), hold::PATIENCE * 2)? {
+        process::Ended::WasNotRunning => report += "the servers had ended already, and what they held is gone\n",
+        _ => report += &format!("ended the servers on {} hosts\n", job.hosts.len()),
+    }
+    forget(state);
+    Ok(report)
+}
+
+/// Removes what says that there is a file system.
+fn forget(state: &StateDir) {
+    let keys = KeyFiles::beside(&state.config_file());
+    for file in [state.config_file(), state.hosts_file(), state.key_file(), keys.server, keys.list] {
+        let _ = std::fs::remove_file(file);
+    }
+}
+
+/// Copies a tree, many files at once, with progress if there is a terminal.
+fn copy(from: &std::ffi::OsStr, to: &std::ffi::OsStr) -> Result<()> {
+    let status = job::this_program()?.args(["cp", "-r"]).arg("--").args([from, to]).stdout(Stdio::null()).status();
+    if !status.context("cannot start `weft cp`")?.success() {
+        bail!("copying {} to {} failed", from.display(), to.display());
+    }
+    Ok(())
+}

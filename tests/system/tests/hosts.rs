@@ -1,0 +1,124 @@
+//! `weft up --hosts`: a file system over the hosts of a job. The hosts are addresses and folders of
+//! this machine; a fake `ssh` (`hosts/ssh`) leads to them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use weft_system_tests::{FileSystem, Signal, alive, fails, ok, signal, wait_until, weft};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Hosts(FileSystem);
+
+impl Hosts {
+    /// With these hosts; only the first `there` of them exist.
+    fn new(names: &[&str], there: usize) -> Hosts {
+        let hosts = Hosts(FileSystem::prepare());
+        fs::write(hosts.0.path("hosts.txt"), format!("# a job\n{}\n", names.join("\n"))).unwrap();
+        for name in &names[..there] {
+            fs::create_dir_all(hosts.disk(name)).unwrap();
+        }
+        hosts
+    }
+
+    fn disk(&self, name: &str) -> PathBuf {
+        self.0.path("disks").join(name)
+    }
+
+    fn weft(&self, args: &[&str]) -> Command {
+        let mut command = weft();
+        let fake = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hosts");
+        let path = format!("{}:{}", fake.display(), std::env::var("PATH").unwrap_or_default());
+        command.args(args).env("PATH", path).env("WEFT_FAKE_HOSTS", self.0.path("disks")).current_dir(self.0.path(""));
+        command
+    }
+
+    fn up(&self, args: &[&str]) -> Command {
+        let mut command = self.weft(&["up", "--state"]);
+        command.arg(self.0.state()).args(["--hosts", "hosts.txt"]).args(args);
+        command
+    }
+
+    fn down(&self, args: &[&str]) -> Command {
+        let mut command = self.weft(&["down"]);
+        command.arg(self.0.state()).args(args);
+        command
+    }
+
+    /// Nothing of a job is left on the disks of hosts, and no process.
+    fn check_gone(&self, names: &[&str]) {
+        for name in names {
+            wait_until("the end of what is on a host", PATIENCE, || fs::read_dir(self.disk(name)).unwrap().count() == 0);
+        }
+        wait_until("the end of the servers", PATIENCE, || self.0.processes().is_empty());
+        assert!(!self.0.state().join("weft.toml").exists() && !self.0.state().join("key").exists());
+    }
+}
+
+#[test]
+fn a_job_gets_a_file_system_over_its_hosts() {
+    let names = ["127.0.0.2", "127.0.0.3"];
+    let hosts = Hosts::new(&names, 2);
+    let input = hosts.0.path("input");
+    fs::create_dir(&input).unwrap();
+    (0..20).for_each(|number| fs::write(input.join(format!("f{number}")), format!("{number}")).unwrap());
+    ok(&mut hosts.up(&["--data", "3", "--stage-in", "input", "--stage-out", "results"]));
+    let state = hosts.0.state();
+    let status = ok(hosts.weft(&["status"]).arg(&state));
+    for words in ["meta0", "data2", "tcp:127.0.0.2:", "tcp:127.0.0.3:"] {
+        assert!(status.contains(words), "{status}");
+    }
+    assert!(!state.join("server.key").exists() && !state.join("keys").exists(), "only the hosts have the keys of servers");
+    // Each host has a config and a key, to be used there.
+    let on_host = fs::read_dir(hosts.disk(names[1])).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(ok(hosts.weft(&["cat"]).arg(format!("{}:/input/f7", on_host.display()))), "7");
+    let calls = fs::read_to_string(hosts.0.path("disks/calls")).unwrap();
+    for secret in ["key", "server.key"] {
+        let secret = fs::read_to_string(on_host.join(secret)).unwrap();
+        assert!(!calls.contains(secret.trim().rsplit(':').next().unwrap()), "a key is on a command line: {calls}");
+    }
+    assert!(fails(&mut hosts.up(&[])).contains("holds a file system already"));
+    assert!(fails(hosts.weft(&["up", "--state"]).arg(&state)).contains("over the hosts of a job"));
+    fs::write(hosts.0.path("late"), "late").unwrap();
+    ok(hosts.weft(&["cp", "late"]).arg(hosts.0.at("/late")));
+    // What cannot be copied out ends nothing.
+    fs::write(hosts.0.path("results"), "in the way").unwrap();
+    assert!(fails(&mut hosts.down(&[])).contains("results"));
+    fs::remove_file(hosts.0.path("results")).unwrap();
+    ok(&mut hosts.down(&[]));
+    assert_eq!(fs::read_to_string(hosts.0.path("results/input/f19")).unwrap(), "19");
+    assert_eq!(fs::read_to_string(hosts.0.path("results/late")).unwrap(), "late");
+    hosts.check_gone(&names);
+}
+
+#[test]
+fn a_host_that_does_not_come_up_is_named_and_the_others_end() {
+    let names = ["127.0.0.2", "127.0.0.9"];
+    let hosts = Hosts::new(&names, 1);
+    let words = fails(&mut hosts.up(&[]));
+    assert!(words.contains("127.0.0.9 did not come up") && words.contains("No route to host"), "{words}");
+    hosts.check_gone(&names[..1]);
+    // The same folder may be used again.
+    fs::create_dir_all(hosts.disk(names[1])).unwrap();
+    ok(&mut hosts.up(&[]));
+    ok(&mut hosts.down(&[]));
+    hosts.check_gone(&names);
+}
+
+#[test]
+fn hosts_end_when_nobody_holds_them() {
+    let names = ["127.0.0.2", "127.0.0.3"];
+    let hosts = Hosts::new(&names, 2);
+    ok(&mut hosts.up(&[]));
+    let holder = fs::read_to_string(hosts.0.state().join("run/hosts.pid")).unwrap();
+    let holder: u32 = holder.split_whitespace().next().unwrap().parse().unwrap();
+    signal(holder, Signal::KILL).unwrap();
+    wait_until("the end of the holder", PATIENCE, || !alive(holder));
+    for name in names {
+        wait_until("the end of what is on a host", PATIENCE, || fs::read_dir(hosts.disk(name)).unwrap().count() == 0);
+    }
+    assert!(ok(&mut hosts.down(&["--discard"])).contains("had ended already"));
+    hosts.check_gone(&names);
+}
