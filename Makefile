@@ -1,12 +1,13 @@
 # Entry points for people and for CI. Everything here works in a clean clone, as root and as a plain user.
 
-.PHONY: help run stop test deps clean install-library wheel
+.PHONY: help run stop test deps clean install-library install-mpiio wheel
 
 help:
 	@echo "make run    install what is missing, build, start a file system, mount it, try it out"
 	@echo "make stop   stop what 'make run' started"
 	@echo "make test   everything that CI checks"
 	@echo "make install-library PREFIX=/usr/local   build and install libweft, weft.h and weft.pc"
+	@echo "make install-mpiio MPICC=mpicc PREFIX=/usr/local   the same, and MPI-IO for this MPI library over it"
 	@echo "make wheel  build the Python package: a wheel in target/wheels"
 	@echo "make clean  stop, and remove the build and the demo's files"
 
@@ -30,6 +31,10 @@ PREFIX ?= /usr/local
 install-library:
 	cargo build --locked --profile dist -p weft-capi
 	@scripts/install-library.sh target/dist $(PREFIX) $(DESTDIR)
+
+MPICC ?= mpicc
+install-mpiio: install-library
+	@scripts/install-mpiio.sh $(MPICC) $(PREFIX) $(DESTDIR)
 
 clean:
 	@scripts/run-demo.sh remove

@@ -1,0 +1,135 @@
+//! MPI-IO for files on Weft, as programs of MPI meet it: the library is compiled with the compiler
+//! of each MPI that is installed, loaded before the MPI library, and used by several ranks, each a
+//! client of its own. The examples of `gateways/mpiio` are the tests.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use tempfile::TempDir;
+use weft_system_tests::{FileSystem, Need, available, built, ok, weft};
+
+/// An MPI of Debian, by the suffix of its commands.
+struct Mpi {
+    name: &'static str,
+    dir: TempDir,
+}
+
+/// Ranks that wait for a message do not sleep: jobs side by side would keep each other from work.
+static ONE_JOB: Mutex<()> = Mutex::new(());
+
+/// The root of the source tree.
+fn tree() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+impl Mpi {
+    /// The library for MPICH, installed in a folder of this test; `None`, and a word about it,
+    /// where there is no MPICH.
+    fn mpich(test: &str) -> Option<Mpi> {
+        available(test, &[Need::Programs(&["mpicc.mpich", "mpiexec.mpich"])]).then(|| Mpi::install("mpich"))
+    }
+
+    /// The same for Open MPI.
+    fn openmpi(test: &str) -> Option<Mpi> {
+        available(test, &[Need::Programs(&["mpicc.openmpi", "mpiexec.openmpi"])]).then(|| Mpi::install("openmpi"))
+    }
+
+    fn install(name: &'static str) -> Mpi {
+        let library = built("weft-capi", "libweft_capi.so");
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let scripts = tree().join("scripts");
+        ok(Command::new(scripts.join("install-library.sh")).arg(library.parent().expect("it lies in a folder")).arg(dir.path()));
+        ok(Command::new(scripts.join("install-mpiio.sh")).arg(format!("mpicc.{name}")).arg(dir.path()));
+        Mpi { name, dir }
+    }
+
+    /// Compiles an example.
+    #[track_caller]
+    fn example(&self, name: &str) -> PathBuf {
+        let program = self.dir.path().join(name);
+        let source = tree().join("gateways/mpiio/examples").join(format!("{name}.c"));
+        let mut compiler = Command::new(format!("mpicc.{}", self.name));
+        ok(compiler.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(source));
+        program
+    }
+
+    /// Runs a program on so many ranks with the library loaded before; gives what it printed.
+    #[track_caller]
+    fn run(&self, ranks: u32, fs: &FileSystem, program: &Path, args: &[&str]) -> String {
+        let preload = self.dir.path().join(format!("lib/libweft-mpiio-{}.so", self.name));
+        let mut mpiexec = Command::new(format!("mpiexec.{}", self.name));
+        mpiexec.env("WEFT_FS", fs.state()).env("WEFT_MPIIO_VERBOSE", "1").args(["-n", &ranks.to_string()]);
+        match self.name {
+            "openmpi" => mpiexec.args(["--allow-run-as-root", "--oversubscribe", "-x", &format!("LD_PRELOAD={}", preload.display())]),
+            _ => mpiexec.args(["-env", "LD_PRELOAD"]).arg(&preload),
+        };
+        let _alone = ONE_JOB.lock().unwrap_or_else(PoisonError::into_inner);
+        ok(mpiexec.arg(program).args(args))
+    }
+}
+
+fn calls_do_what_mpi_says(mpi: &Mpi) {
+    let fs = FileSystem::up(&["--meta", "1", "--data", "3"]);
+    let elsewhere = fs.path("elsewhere");
+    let said = mpi.run(4, &fs, &mpi.example("calls"), &["weft:/file", elsewhere.to_str().unwrap()]);
+    assert!(said.contains("4 ranks: all is well"), "{said}");
+    assert_eq!(std::fs::metadata(elsewhere).unwrap().len(), 32);
+    // The shared pointers' files are gone with the openings that they belonged to.
+    assert_eq!(ok(weft().arg("ls").arg(fs.at("/"))).trim(), "file");
+}
+
+fn views_show_what_datatypes_say(mpi: &Mpi) {
+    let fs = FileSystem::up(&["--data", "2"]);
+    let said = mpi.run(4, &fs, &mpi.example("views"), &["weft:/views"]);
+    assert!(said.contains("4 ranks: all is well"), "{said}");
+}
+
+#[test]
+fn calls_with_mpich() {
+    Mpi::mpich("calls_with_mpich").iter().for_each(calls_do_what_mpi_says);
+}
+
+#[test]
+fn calls_with_open_mpi() {
+    Mpi::openmpi("calls_with_open_mpi").iter().for_each(calls_do_what_mpi_says);
+}
+
+#[test]
+fn views_with_mpich() {
+    Mpi::mpich("views_with_mpich").iter().for_each(views_show_what_datatypes_say);
+}
+
+#[test]
+fn views_with_open_mpi() {
+    Mpi::openmpi("views_with_open_mpi").iter().for_each(views_show_what_datatypes_say);
+}
+
+/// 2 ranks, 160 blocks of 5,120 bytes each: by themselves a request each (two where a block lies on
+/// two servers), together one for each server and part.
+#[test]
+fn a_list_is_one_request_for_each_server() {
+    let test = "a_list_is_one_request_for_each_server";
+    let Some(mpi) = Mpi::openmpi(test).or_else(|| Mpi::mpich(test)) else { return };
+    let fs = FileSystem::up(&["--data", "2"]);
+    let program = mpi.example("interleaved");
+    let bytes = (2 * 160 * 5120).to_string();
+    let asked = |method: &str| {
+        let before = fs.answered_of(&["Write", "WriteLists"]);
+        mpi.run(2, &fs, &program, &["weft:/blocks", "5120", &bytes, method, "8388608", "both"]);
+        fs.answered_of(&["Write", "WriteLists"]) - before
+    };
+    assert!(asked("alone") >= 320);
+    // Both ranks have blocks on both servers.
+    assert_eq!(asked("direct"), 4);
+    // One of them has all of the file in its part.
+    assert_eq!(asked("interleaved_two_phase"), 2);
+    // Each of them has half of it.
+    assert_eq!(asked("two_phase"), 4);
+    // What C has written, seen without MPI: each byte tells its place.
+    let copy = fs.path("copy");
+    ok(weft().arg("cp").arg(fs.at("/blocks")).arg(&copy));
+    let found = std::fs::read(copy).unwrap();
+    assert_eq!(found.len(), 2 * 160 * 5120);
+    assert!((0..).zip(found).all(|(at, byte): (usize, u8)| byte == (at / 5120 * 13 + at % 5120) as u8));
+}
