@@ -457,6 +457,23 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         self.reply_done(served, reply, result);
     }
 
+    fn copy_file_range(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        from: (FileHandle, u64),
+        to: (FileHandle, u64),
+        length: u64,
+        reply: ReplyWrite,
+    ) {
+        let mut served = self.begin(event::FUSE_OTHER, request, ino);
+        served.span.range(from.1, length);
+        let (from, to) = ((from.0.0, from.1), (to.0.0, to.1));
+        let copied = answer!(served, reply, self.run(self.posix.copy(&credentials(request), from, to, length)));
+        served.replies();
+        reply.written(copied);
+    }
+
     fn lseek(&self, request: &Request, ino: INodeNo, file: FileHandle, offset: u64, whence: i32, reply: ReplyLseek) {
         let mut served = self.begin(event::FUSE_OTHER, request, ino);
         let what = match whence {

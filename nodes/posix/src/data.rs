@@ -11,6 +11,11 @@ use crate::description::Description;
 use crate::gateway::Gateway;
 use crate::posix::Posix;
 
+/// Bytes that one call of [`Posix::copy`] copies at most, so that its caller is answered soon.
+const COPY_BYTES_MAX: u32 = 16 << 20;
+/// Bytes that are on their way at once.
+const COPY_PIECE_BYTES: u32 = 4 << 20;
+
 /// How data is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteHow {
@@ -57,6 +62,39 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         };
         self.noted(written)?;
         self.after_change(who, &client, &open).await
+    }
+
+    /// Copies bytes of one open file (its number, and the offset of the first byte) into another
+    /// one, past all caches above. Gives how many: fewer than asked for at the end of the file, if
+    /// they are more than [`COPY_BYTES_MAX`], and before an error.
+    ///
+    /// # Errors
+    /// As [`Posix::read`] and [`Posix::write`], of the first byte.
+    pub async fn copy(&self, who: &Credentials, from: (u64, u64), to: (u64, u64), bytes: u64) -> Result<u32> {
+        let wanted = u32::try_from(bytes).unwrap_or(u32::MAX).min(COPY_BYTES_MAX);
+        let mut copied = 0;
+        while copied < wanted {
+            let piece = (wanted - copied).min(COPY_PIECE_BYTES);
+            match Box::pin(self.copy_piece(who, from, to, (copied, piece))).await {
+                Ok(0) => break,
+                Ok(more) => copied += more,
+                Err(error) if copied == 0 => return Err(error),
+                // The caller comes again for the rest.
+                Err(_) => break,
+            }
+        }
+        Ok(copied)
+    }
+
+    async fn copy_piece(&self, who: &Credentials, from: (u64, u64), to: (u64, u64), (done, bytes): (u32, u32)) -> Result<u32> {
+        let read = self.read(from.0, from.1 + u64::from(done), bytes.into()).await?;
+        let read: Vec<_> = read.iter().map(Payload::to_bytes).collect();
+        let slices: Vec<&[u8]> = read.iter().map(|piece| &piece[..]).collect();
+        let copied = slices.iter().map(|piece| piece.len() as u32).sum();
+        if copied > 0 {
+            self.write(who, to.0, to.1 + u64::from(done), Bulk::Slices(slices), WriteHow::default()).await?;
+        }
+        Ok(copied)
     }
 
     /// Reads many ranges (byte offset, number of bytes) of an open file, in the order of their

@@ -68,6 +68,7 @@ pub mod opcode {
     pub const READDIRPLUS: u32 = 44;
     pub const RENAME2: u32 = 45;
     pub const LSEEK: u32 = 46;
+    pub const COPY_FILE_RANGE: u32 = 47;
     pub const STATX: u32 = 52;
 }
 
@@ -82,6 +83,7 @@ pub fn fixed_bytes(code: u32) -> Option<usize> {
         FALLOCATE => 32,
         READ | WRITE | READDIR | READDIRPLUS | NOTIFY_REPLY => 40,
         GETLK | SETLK | SETLKW => 48,
+        COPY_FILE_RANGE => 56,
         SETATTR => 88,
         INIT => 16,
         _ => return None,

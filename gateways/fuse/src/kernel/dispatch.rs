@@ -175,6 +175,12 @@ fn serve<F: Filesystem>(fs: &F, answer: Answer, pieces: Pieces<'_>) -> Result<()
             let (file, offset, whence) = (FileHandle(fixed.u64()?), fixed.u64()?, fixed.u32()?);
             fs.lseek(request, node, file, offset, whence as i32, ReplyLseek(answer));
         }
+        opcode::COPY_FILE_RANGE => {
+            let from = (FileHandle(fixed.u64()?), fixed.u64()?);
+            // The object of the second file: its handle says which that is.
+            let (_, to, length) = (fixed.u64()?, (FileHandle(fixed.u64()?), fixed.u64()?), fixed.u64()?);
+            fs.copy_file_range(request, node, from, to, length, ReplyWrite(answer));
+        }
         opcode::DESTROY | opcode::NOTIFY_REPLY => ReplyEmpty(answer).ok(),
         // The kernel asks no second time.
         _ => ReplyEmpty(answer).error(Errno::ENOSYS),

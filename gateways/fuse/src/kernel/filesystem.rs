@@ -133,5 +133,8 @@ pub trait Filesystem: Send + Sync + 'static {
         fn fallocate(ino: INodeNo, file: FileHandle, offset: u64, length: u64, mode: i32; ReplyEmpty);
         /// Looks for data (`SEEK_DATA`) or a hole (`SEEK_HOLE`).
         fn lseek(ino: INodeNo, file: FileHandle, offset: u64, whence: i32; ReplyLseek);
+        /// Copies bytes of one open file, from this offset on, into another one: as many as it
+        /// likes.
+        fn copy_file_range(ino: INodeNo, from: (FileHandle, u64), to: (FileHandle, u64), length: u64; ReplyWrite);
     }
 }

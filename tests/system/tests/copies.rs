@@ -1,0 +1,86 @@
+//! `copy_file_range`, which `cp` uses: the mount copies, and no data goes through the kernel.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::process::Command;
+
+use rustix::fs::copy_file_range;
+use weft_system_tests::{FileSystem, Need, available, ok};
+
+/// Not a multiple of anything, and more than one request of the kernel may copy.
+const BYTES: usize = (20 << 20) + 4711;
+
+fn noise(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| ((at * 2_654_435_761) >> 13) as u8).collect()
+}
+
+/// Copies until the end of the source; gives the number of bytes.
+fn copy(from: &File, mut from_offset: u64, to: &File, mut to_offset: u64, bytes: usize) -> usize {
+    let mut copied = 0;
+    while copied < bytes {
+        match copy_file_range(from, Some(&mut from_offset), to, Some(&mut to_offset), bytes - copied).expect("it can be copied") {
+            0 => break,
+            more => copied += more,
+        }
+    }
+    copied
+}
+
+#[test]
+fn a_copied_range_does_not_go_through_the_kernel() {
+    if !available("a_copied_range_does_not_go_through_the_kernel", &[Need::Fuse, Need::Programs(&["cp"])]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--data", "2", "--stripe-size", "64KiB"]);
+    let (mnt, second) = (fs.mnt(), fs.mount("second", "cache_ms=0"));
+    let data = noise(BYTES);
+    fs::write(mnt.join("source"), &data).unwrap();
+    let source = File::open(mnt.join("source")).unwrap();
+    let target = OpenOptions::new().read(true).write(true).create_new(true).open(mnt.join("target")).unwrap();
+
+    let before = fs.answered_of(&["Read", "Write"]);
+    assert_eq!(copy(&source, 0, &target, 0, BYTES), BYTES);
+    let asked = fs.answered_of(&["Read", "Write"]) - before;
+    // Pieces of 4 MiB, each read from and written to both servers. The kernel's own way would be
+    // requests of 1 MiB at most, and so four times as many.
+    assert!((4..=2 * 2 * 6).contains(&asked), "{asked} requests for a copy of {BYTES} bytes");
+    assert!(fs::read(second.join("target")).unwrap() == data, "another mount sees the copy at once");
+
+    // Within a file, to beyond its end: the hole between reads as zeros.
+    let far = BYTES as u64 + 100_000;
+    assert_eq!(copy(&target, 5, &target, far, 300_000), 300_000);
+    let mut wanted = data.clone();
+    wanted.resize(far as usize, 0);
+    wanted.extend_from_slice(&data[5..300_005]);
+    assert!(fs::read(second.join("target")).unwrap() == wanted);
+    // At and behind the end there is nothing, and a range that passes it is cut.
+    assert_eq!(copy(&source, BYTES as u64, &target, 0, 10), 0);
+    assert_eq!(copy(&source, BYTES as u64 - 3, &target, 0, 10), 3);
+    // A program reads through its own descriptor what was copied.
+    let mut start = [0; 3];
+    target.read_exact_at(&mut start, 0).unwrap();
+    assert_eq!(start, data[BYTES - 3..]);
+
+    ok(Command::new("cp").arg(mnt.join("source")).arg(mnt.join("by cp")));
+    assert!(fs::read(mnt.join("by cp")).unwrap() == data);
+}
+
+#[test]
+fn a_copy_is_a_write() {
+    if !available("a_copy_is_a_write", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--data", "1"]);
+    let mnt = fs.mnt();
+    fs::write(mnt.join("source"), b"source").unwrap();
+    fs::write(mnt.join("target"), b"target").unwrap();
+    let target = OpenOptions::new().write(true).open(mnt.join("target")).unwrap();
+    let before = fs::metadata(mnt.join("target")).unwrap();
+    let source = File::open(mnt.join("source")).unwrap();
+    assert_eq!(copy(&source, 0, &target, 3, 3), 3);
+    let after = fs::metadata(mnt.join("target")).unwrap();
+    assert_eq!(fs::read(mnt.join("target")).unwrap(), b"tarsou");
+    assert!((after.mtime(), after.mtime_nsec()) > (before.mtime(), before.mtime_nsec()));
+    // Only for reading, or only for writing: the wrong way round.
+    assert!(copy_file_range(&target, None, &source, None, 3).is_err());
+}
