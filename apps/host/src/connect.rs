@@ -83,6 +83,8 @@ pub struct Fs {
     pub name: String,
     /// The config it was found by, if it was.
     pub config: Option<Config>,
+    /// The key by which it is used, if servers want one.
+    pub key: Option<Credential>,
 }
 
 impl Fs {
@@ -136,14 +138,14 @@ impl Fs {
     fn connect(map: ClusterMap, key: Option<Credential>, config: Option<Config>, name: String, common: &Common) -> Result<Fs> {
         crate::faults::begin("client", config.as_ref())?;
         let root = key.as_ref().map_or(ROOT_HANDLE, |key| key.root);
-        let mut settings = ClientConfig::from_map(&map, key).map_err(|error| anyhow!("{name}: {error}"))?;
+        let mut settings = ClientConfig::from_map(&map, key.clone()).map_err(|error| anyhow!("{name}: {error}"))?;
         settings.share_memory = config.as_ref().is_none_or(|config| config.shared_memory);
         settings.encrypt_tcp = config.as_ref().is_some_and(|config| config.encrypt_tcp);
         let mut options = ClientOptions::new(settings.client, settings.incarnation);
         options.root = root;
         let rt = ClientRt::new(settings);
         options.deadline_ns = common.timeout().as_nanos() as u64;
-        Ok(Fs { client: Client::new(rt, map, options), who: credentials()?, name, config })
+        Ok(Fs { client: Client::new(rt, map, options), who: credentials()?, name, config, key })
     }
 
     /// Drives a flow to its end on this thread.

@@ -199,6 +199,21 @@ impl Credentials {
     pub fn in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
     }
+
+    /// True if the mode bits of an object allow all that is wanted (4: read, 2: write, 1: execute,
+    /// or search a directory). The first class that fits decides. The superuser may do everything,
+    /// but execute only what somebody may execute.
+    pub fn allowed_by(&self, (mode, uid, gid): (u32, u32, u32), is_directory: bool, wanted: u32) -> bool {
+        if self.uid == 0 {
+            return wanted & 1 == 0 || is_directory || mode & 0o111 != 0;
+        }
+        let shift = match () {
+            () if self.uid == uid => 6,
+            () if self.in_group(gid) => 3,
+            () => 0,
+        };
+        (mode >> shift) & wanted == wanted
+    }
 }
 
 /// The set-user-id bit, and the set-group-id bit where it is not the mark of mandatory locking (no

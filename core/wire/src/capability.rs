@@ -29,6 +29,12 @@ impl ClusterKey {
         }
         mac.sign().as_ref().try_into().expect("an HMAC-SHA256 has 32 bytes")
     }
+
+    /// True if `tag` is the beginning of [`ClusterKey::mac`], found out in a time that does not
+    /// depend on where they differ.
+    pub fn proves(&self, label: &[u8], parts: &[&[u8]], tag: &[u8]) -> bool {
+        self.mac(label, parts).get(..tag.len()).is_some_and(|mac| equal_in_constant_time(mac, tag))
+    }
 }
 
 /// Compares two byte strings of equal length in a time that does not depend on where they differ.

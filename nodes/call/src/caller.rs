@@ -274,6 +274,15 @@ impl<R: Runtime> Caller<R> {
         })
     }
 
+    /// The lives of the servers that have answered, in the order of the servers: a server that has
+    /// restarted has another number.
+    pub fn boots(&self) -> Vec<(ServerId, u32)> {
+        let peers = self.peers.read().expect("no code panics while it holds this lock");
+        let mut boots: Vec<(ServerId, u32)> = peers.iter().filter_map(|(server, peer)| Some((*server, peer.lock().boot?))).collect();
+        boots.sort_unstable();
+        boots
+    }
+
     fn peer(&self, server: ServerId) -> Arc<Peer> {
         if let Some(peer) = self.peers.read().expect("no code panics while it holds this lock").get(&server) {
             return peer.clone();

@@ -71,6 +71,12 @@ impl<R: Runtime> Client<R> {
         drop(self.inner.servers.ask_for_notices(server, &request, deadline).await);
     }
 
+    /// Nothing that this client was told of a directory is believed any more. What it has removed
+    /// itself no server tells it, and of a name that it removes it does not always know the object.
+    pub fn forget_directory(&self, dir: Handle) {
+        self.inner.knowledge.notice(dir.server(), &LeaseNotice::Directory { dir });
+    }
+
     /// For how many nanoseconds others will not be told anything else before they ask again: the
     /// name leads to this object (`None`: to nothing).
     pub fn name_holds_ns(&self, dir: Handle, name: &[u8], handle: Option<Handle>) -> u64 {

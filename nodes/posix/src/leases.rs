@@ -14,6 +14,13 @@ const LEAVE_NS: u64 = SECOND;
 const LOOK_NS: u64 = 500 * MILLISECOND;
 
 impl<R: Runtime, G: Gateway> Posix<R, G> {
+    /// From now on the client below keeps leases although nothing above believes what it is told:
+    /// for gateways whose callers ask each time. The gateway drives [`Posix::hear_notices`] for
+    /// each metadata server.
+    pub fn keep_leases_below(&self) {
+        self.client.keep_leases(true);
+    }
+
     /// For how many nanoseconds it may be believed that a name leads to the object with these
     /// attributes, whatever becomes of them.
     fn name_ttl_ns(&self, dir: Handle, name: &[u8], attr: &Attr) -> u64 {

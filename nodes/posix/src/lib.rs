@@ -8,7 +8,8 @@
 //!   returns (`told/`);
 //! - for which version of a file the pages in a cache above are good (`pages.rs`);
 //! - which locks of programs end with a process or an open file (`locking.rs`);
-//! - what callers without a kernel name by paths (`paths.rs`);
+//! - what callers without a kernel name by paths (`paths.rs`), or by handles that they keep for
+//!   ever (`handles.rs`);
 //! - opens that met a file which was replaced meanwhile (`walks.rs`), pages of listings
 //!   (`listings.rs`), closes that go to the servers many at a time (`closing.rs`), and what servers
 //!   do wrong (`error_counts.rs`).
@@ -35,6 +36,7 @@ mod data;
 mod description;
 mod error_counts;
 mod gateway;
+mod handles;
 mod leases;
 mod listing;
 mod listings;

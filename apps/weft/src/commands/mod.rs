@@ -22,6 +22,7 @@ mod metrics;
 mod mkdir;
 pub mod mount;
 mod mv;
+mod nfs;
 mod node;
 mod ping;
 mod rm;
@@ -80,6 +81,7 @@ enum Command {
     Hold(hold::Args),
     #[command(hide = true)]
     Node(node::Args),
+    Nfs(nfs::Args),
     Ls(ls::Args),
     Stat(stat::Args),
     Cat(cat::Args),
@@ -139,6 +141,7 @@ impl Cli {
             Command::Sweep(args) => args.run(),
             Command::Hold(args) => args.run(common),
             Command::Node(args) => args.run(common),
+            Command::Nfs(args) => args.run(common),
             Command::Ls(args) => args.run(common),
             Command::Stat(args) => args.run(common),
             Command::Cat(args) => args.run(common),

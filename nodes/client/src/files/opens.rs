@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weft_base::{Attr, Credentials, FileKind, Handle, Status, check_name};
 use weft_call::{both, run_window};
-use weft_layout::local_bytes;
+use weft_layout::{FILE_BYTES_MAX, local_bytes};
 use weft_rt::{FaultPoint, Runtime};
 use weft_wire::ops::{CreateReply, CreateRequest, DirTarget, Judged, ObjectSyncRequest, OpenRequest, SyncMetaRequest};
 use weft_wire::{LeaseScope, Rights};
@@ -338,8 +338,26 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("fsync", file.handle());
         let _op = weft_trace::operation(weft_trace::event::CLIENT_FSYNC);
         let inode = file.inode();
-        let data = self.sync_data(flow, inode);
+        let data = self.sync_data(flow, inode, inode.known_size().bytes);
         let (data, meta) = Box::pin(both(data, self.sync_attributes(flow, inode, data_only))).await;
+        data.and(meta)
+    }
+
+    /// Brings everything that any client has written to the file, and its attributes, to stable
+    /// storage. All data servers of the file are asked, whatever is known of its size: whoever
+    /// looks at [`Client::boots`] afterwards knows whether one has restarted.
+    ///
+    /// # Errors
+    /// As [`Client::fsync`].
+    pub async fn commit(&self, file: &OpenFile) -> Result<()> {
+        let flow = self.flow("commit", file.handle());
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_FSYNC);
+        let inode = file.inode();
+        let attributes = async {
+            self.report(flow, inode).await?;
+            self.call(flow, self.owner(flow, inode.handle).await?, &SyncMetaRequest {}).await
+        };
+        let (data, meta) = Box::pin(both(self.sync_data(flow, inode, FILE_BYTES_MAX), attributes)).await;
         data.and(meta)
     }
 
@@ -352,9 +370,8 @@ impl<R: Runtime> Client<R> {
         Ok(())
     }
 
-    /// Syncs every datafile in which bytes of the file may lie.
-    async fn sync_data(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
-        let bytes = inode.known_size().bytes;
+    /// Syncs every datafile in which some of the first bytes of the file may lie.
+    async fn sync_data(&self, flow: Flow, inode: &OpenInode, bytes: u64) -> Result<()> {
         let width = u32::from(inode.layout.width);
         let distribution = self.distribution(flow, inode).await?;
         let has_bytes = |index: u32| local_bytes(distribution, weft_base::StripeIndex(index), bytes) > 0;

@@ -64,6 +64,12 @@ impl<R: Runtime> Client<R> {
         self.inner.servers.caller.stats()
     }
 
+    /// The lives of the servers that have answered this client: what was acknowledged and is not on
+    /// stable storage may be lost when one of these numbers changes.
+    pub fn boots(&self) -> Vec<(ServerId, u32)> {
+        self.inner.servers.caller.boots()
+    }
+
     /// The metadata server that owns `handle`. Whoever has told of the handle may know a server
     /// that has joined since this client learned its map.
     pub(crate) async fn owner(&self, flow: Flow, handle: Handle) -> Result<ServerId> {

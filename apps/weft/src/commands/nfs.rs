@@ -1,0 +1,82 @@
+//! `weft nfs`: a process that serves a file system to NFS clients, in the foreground: what starts
+//! it looks after it.
+
+use std::ffi::OsString;
+use std::net::TcpListener;
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError, mpsc};
+
+use anyhow::{Context, Result, anyhow, bail};
+use weft_base::ROOT_HANDLE;
+use weft_host::connect::{Common, Fs};
+use weft_host::output::{self, tell};
+use weft_host::process::{self, HangUp, StopSignals};
+use weft_nfs::{Export, Nfs, Serving};
+use weft_rt_real::{LimitedLog, Log};
+
+/// Serve a file system to NFS clients (NFSv3)
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Options of an export, behind the first colon and separated by commas:
+  ro                 nothing is changed through it
+  root_squash        root of a client counts as nobody (the default)
+  all_squash         everybody does
+  no_root_squash     only those who do not say who they are
+  anonuid=N, anongid=N  user and group of nobody (default 65534)
+  secure             only clients whose connection comes from a port below 1024
+  10.1.0.0/16, fd00::/8, 192.168.7.9  clients from there; * is everywhere. Without any, only this machine is served
+
+Example: a directory for a network, and how its machines mount it without a portmapper:
+  weft nfs ~/fs --listen 0.0.0.0:2049 --export /home:10.1.0.0/16
+  mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,mountproto=tcp,nolock GATEWAY:/home /mnt
+
+Any number of gateways may serve one file system; with the same key they take each other's file handles. Users and groups are what clients say
+(AUTH_SYS): serve only networks that you trust. Locks (NLM) are not served: mount with nolock. SIGTERM ends a gateway in good order.")]
+pub struct Args {
+    /// The file system
+    fs: OsString,
+    /// Where to listen: ADDRESS:PORT; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2049")]
+    listen: String,
+    /// A directory that clients see; may be given several times [default: /]
+    #[arg(long = "export", value_name = "PATH[:OPTIONS]", value_parser = Export::parse)]
+    exports: Vec<Export>,
+}
+
+impl Args {
+    pub fn run(self, common: &Common) -> Result<ExitCode> {
+        let Args { fs, listen, mut exports } = self;
+        if exports.is_empty() {
+            exports.push(Export::parse("/").map_err(|words| anyhow!(words))?);
+        }
+        let signals = StopSignals::block()?;
+        process::raise_descriptors();
+        let listener = TcpListener::bind(&listen).with_context(|| format!("cannot listen at {listen}"))?;
+        let fs = Fs::open(&fs, common)?;
+        let key = fs.key.as_ref();
+        if key.is_some_and(|key| key.root != ROOT_HANDLE) {
+            bail!(
+                "this key is for a directory only, and NFS clients keep handles longer than it lets anybody: use a key for all of {}",
+                fs.name
+            );
+        }
+        let key = key.map(|key| key.key.clone());
+        // A flood of lines would fill the disk.
+        let log = Mutex::new(LimitedLog::new(Log::to_stderr("weft nfs")));
+        let log = Box::new(move |line: &str| log.lock().unwrap_or_else(PoisonError::into_inner).line(line));
+        let shown: Vec<String> = exports.iter().map(|export| export.path.clone()).collect();
+        let nfs = fs.run(Nfs::open(fs.client.clone(), key, exports, log)).map_err(|words| anyhow!(words))?;
+        let serving = Serving::begin(nfs, listener).context("cannot serve")?;
+        let (sender, receiver) = mpsc::channel();
+        signals.on_end(HangUp::Ends, "weft nfs", true, move || {
+            // Whoever waits for it has it, or is gone.
+            let _ = sender.send(());
+        });
+        output::print(&format!("serving {} of {} at {}\n", shown.join(", "), fs.name, serving.address()))?;
+        // Without a sender nobody could end it in good order.
+        let _ = receiver.recv();
+        serving.end();
+        tell("ended");
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,89 @@
+//! From the bytes of a call to those of its answer: read, known from before or carried out.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use weft_base::{MILLISECOND, SECOND, crc32c};
+use weft_rt::Runtime;
+
+use crate::gateway::{Caller, Nfs, Results, lock};
+use crate::procedures;
+use crate::replies::{Before, CallId};
+use crate::rpc::{self, Call, Refusal, RpcAnswer};
+use crate::types::{Failure, NfsStatus};
+
+/// The program number of NFS.
+pub(crate) const NFS_PROGRAM: u32 = 100_003;
+/// The program number of MOUNT.
+pub(crate) const MOUNT_PROGRAM: u32 = 100_005;
+/// The version of both that is served.
+const VERSION: u32 = 3;
+/// How long a repeated call waits for the answer of the first one, in nanoseconds.
+const REPEATED_NS: u64 = 40 * SECOND;
+/// How often it looks, in nanoseconds.
+const LOOK_NS: u64 = 5 * MILLISECOND;
+
+impl<R: Runtime> Nfs<R> {
+    /// Answers a record; `None` for what is no call.
+    pub async fn answer(&self, (address, port): (IpAddr, u16), record: Bytes) -> Option<RpcAnswer> {
+        let (bytes, checksum) = (record.len(), record.clone());
+        let call = match rpc::parse(record) {
+            Ok(call) => call,
+            Err(refused) => return refused.map(|(xid, refusal)| rpc::refused(xid, refusal)),
+        };
+        let (xid, procedure) = (call.xid, call.procedure);
+        if call.program != NFS_PROGRAM || call.version != VERSION || !procedures::is_done_once(procedure) {
+            return Some(self.carry_out((address, port), call).await);
+        }
+        let id = CallId { address, xid, procedure, bytes, checksum: crc32c(&checksum) };
+        let end = self.now() + REPEATED_NS;
+        loop {
+            let before = lock(&self.replies).begin(id, self.now());
+            match before {
+                Before::Nothing => break,
+                Before::Answered(head) => return Some(RpcAnswer { head, data: Vec::new() }),
+                // The client asks a third time if it is still interested.
+                Before::Running if self.now() >= end => return None,
+                Before::Running => self.posix.rt().sleep_until(self.now() + LOOK_NS).await,
+            }
+        }
+        let answer = self.carry_out((address, port), call).await;
+        let mut replies = lock(&self.replies);
+        // Who shall ask again later means the same call.
+        match is_for_later(&answer) {
+            true => replies.not_done(&id),
+            false => replies.answered(id, answer.head.clone(), self.now()),
+        }
+        Some(answer)
+    }
+
+    async fn carry_out(&self, (address, port): (IpAddr, u16), call: Call) -> RpcAnswer {
+        let Call { xid, program, version, procedure, identity, arguments } = call;
+        let caller = Caller { address, port, identity };
+        let mut results = Results { out: rpc::accepted(xid), data: Vec::new() };
+        let head = results.out.0.len();
+        let outcome = match (program, version) {
+            (NFS_PROGRAM, VERSION) => Box::pin(procedures::carry_out(self, &caller, procedure, arguments, &mut results)).await,
+            (MOUNT_PROGRAM, VERSION) => Box::pin(self.mount_procedure(&caller, procedure, arguments, &mut results.out)).await,
+            (NFS_PROGRAM | MOUNT_PROGRAM, _) => Err(Refusal::NoVersion(VERSION, VERSION).into()),
+            _ => Err(Refusal::NoProgram.into()),
+        };
+        match outcome {
+            Ok(()) => RpcAnswer { head: results.out.0, data: results.data },
+            Err(Failure::Refused(refusal)) => rpc::refused(xid, refusal),
+            Err(Failure::Failed(NfsStatus(status))) => {
+                results.out.0.truncate(head);
+                results.out.u32(status);
+                for _ in 0..procedures::options_of_failure(procedure) {
+                    results.out.bool(false);
+                }
+                RpcAnswer { head: results.out.0, data: Vec::new() }
+            }
+        }
+    }
+}
+
+/// True if the answer tells the client to ask again later.
+fn is_for_later(answer: &RpcAnswer) -> bool {
+    answer.head.get(24..28) == Some(&NfsStatus::LATER.0.to_be_bytes())
+}

@@ -1,0 +1,123 @@
+//! Answers to changes, kept for a while: a client that lost its connection sends a call again, and
+//! must get the answer of the first one, not that of a second execution. Pure state.
+//!
+//! A repeated call has the number of the first, comes from the same address, and has the same
+//! bytes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+
+use weft_base::{Nanos, SECOND};
+
+/// Most answers kept, each of less than a KiB.
+const ANSWERS_MAX: usize = 4096;
+/// How long an answer is kept, in nanoseconds: longer than clients wait before they ask again.
+const AGE_MAX: u64 = 180 * SECOND;
+
+/// What makes a call the same as another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallId {
+    /// The client.
+    pub address: IpAddr,
+    /// The number that it gave the call.
+    pub xid: u32,
+    /// The procedure.
+    pub procedure: u32,
+    /// Bytes of the call.
+    pub bytes: usize,
+    /// CRC32C of the call.
+    pub checksum: u32,
+}
+
+/// What is known of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// It is the first one, and the caller carries it out now.
+    Nothing,
+    /// It is being carried out.
+    Running,
+    /// This was the answer.
+    Answered(Vec<u8>),
+}
+
+/// Answers by their calls.
+#[derive(Debug, Default)]
+pub struct Replies {
+    /// `None`: it is being carried out.
+    answers: BTreeMap<CallId, Option<Vec<u8>>>,
+    /// In the order of their ends.
+    ended: VecDeque<(Nanos, CallId)>,
+}
+
+impl Replies {
+    /// A call has come. After [`Before::Nothing`], [`Replies::answered`] must follow.
+    pub fn begin(&mut self, call: CallId, now: Nanos) -> Before {
+        self.forget(now);
+        match self.answers.get(&call) {
+            Some(Some(answer)) => Before::Answered(answer.clone()),
+            Some(None) => Before::Running,
+            None => {
+                self.answers.insert(call, None);
+                Before::Nothing
+            }
+        }
+    }
+
+    /// The answer to a call that has begun.
+    pub fn answered(&mut self, call: CallId, answer: Vec<u8>, now: Nanos) {
+        self.answers.insert(call, Some(answer));
+        self.ended.push_back((now, call));
+        self.forget(now);
+    }
+
+    /// The call was not carried out: the next one is the first.
+    pub fn not_done(&mut self, call: &CallId) {
+        self.answers.remove(call);
+    }
+
+    fn forget(&mut self, now: Nanos) {
+        while let Some((at, call)) = self.ended.front().copied()
+            && (self.ended.len() > ANSWERS_MAX || now.since(at) >= AGE_MAX)
+        {
+            self.ended.pop_front();
+            self.answers.remove(&call);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(xid: u32) -> CallId {
+        CallId { address: IpAddr::from([127, 0, 0, 1]), xid, procedure: 12, bytes: 100, checksum: 7 }
+    }
+
+    #[test]
+    fn a_call_is_done_once_and_answered_as_often_as_it_comes() {
+        let mut replies = Replies::default();
+        assert_eq!(replies.begin(call(1), Nanos(0)), Before::Nothing);
+        assert_eq!(replies.begin(call(1), Nanos(1)), Before::Running);
+        replies.answered(call(1), vec![9], Nanos(2));
+        assert_eq!(replies.begin(call(1), Nanos(3)), Before::Answered(vec![9]));
+        let elsewhere = CallId { address: IpAddr::from([127, 0, 0, 2]), ..call(1) };
+        assert_eq!(replies.begin(elsewhere, Nanos(4)), Before::Nothing, "another client");
+        assert_eq!(replies.begin(CallId { checksum: 8, ..call(1) }, Nanos(4)), Before::Nothing, "another call of this number");
+        replies.not_done(&elsewhere);
+        assert_eq!(replies.begin(elsewhere, Nanos(5)), Before::Nothing);
+    }
+
+    #[test]
+    fn answers_are_forgotten_by_age_and_number() {
+        let mut replies = Replies::default();
+        for xid in 0..ANSWERS_MAX as u32 + 10 {
+            assert_eq!(replies.begin(call(xid), Nanos(0)), Before::Nothing);
+            replies.answered(call(xid), Vec::new(), Nanos(0));
+        }
+        assert_eq!(replies.answers.len(), ANSWERS_MAX);
+        assert_eq!(replies.begin(call(9), Nanos(1)), Before::Nothing, "the oldest are gone");
+        assert_eq!(replies.begin(call(10), Nanos(1)), Before::Answered(Vec::new()));
+        assert_eq!(replies.begin(call(5000 - 1000), Nanos(AGE_MAX)), Before::Nothing);
+        assert_eq!(replies.ended.len(), 0);
+    }
+}

@@ -1,0 +1,356 @@
+//! Connections and threads. One thread of a connection reads its next call; when it has one,
+//! another thread reads on while it carries the call out and answers. So calls of one client
+//! overlap, and none is handed from thread to thread.
+//!
+//! Bounds: connections, threads, the bytes of a record, the time in which a record must be
+//! complete, in which an answer must be taken, and for which a connection may say nothing.
+
+use std::io::{self, BufReader, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weft_base::SECOND;
+use weft_posix::Posix;
+use weft_rt::ThreadRuntime;
+
+use crate::gateway::{Above, Nfs, lock};
+use crate::records;
+use crate::rpc::RpcAnswer;
+
+/// Most connections; for one more the one is closed that has said nothing for longest.
+const CONNECTIONS_MAX: usize = 256;
+/// Whoever said something less long ago is not closed for another one.
+const IDLE_MIN: Duration = Duration::from_secs(1);
+/// Most threads of one connection.
+const THREADS_MAX: u32 = 16;
+/// Most threads beside the first of each connection.
+const MORE_THREADS_MAX: usize = 64;
+/// A connection that says nothing for so long is closed; clients open another one.
+const IDLE_MAX: Duration = Duration::from_secs(15 * 60);
+/// A record that has begun must be there after so long.
+const RECORD_MAX: Duration = Duration::from_secs(30);
+/// An answer must be taken within so long.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// How often who waits for a connection looks at the clock.
+const TICK: Duration = Duration::from_secs(1);
+/// Bytes that are read at once.
+const BUFFER_BYTES: usize = 64 << 10;
+/// At the end servers get so many nanoseconds to hear what is closed.
+const CLOSE_PATIENCE: u64 = 10 * SECOND;
+
+/// A gateway that serves.
+#[derive(Debug)]
+pub struct Serving<R: ThreadRuntime> {
+    shared: Arc<Shared<R>>,
+    address: SocketAddr,
+}
+
+#[derive(Debug)]
+struct Shared<R: ThreadRuntime> {
+    nfs: Nfs<R>,
+    ends: AtomicBool,
+    begin: Instant,
+    connections: Mutex<Vec<Arc<Connection>>>,
+    more_threads: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Connection {
+    stream: TcpStream,
+    client: (IpAddr, u16),
+    reading: Mutex<BufReader<Timed>>,
+    writing: Mutex<()>,
+    /// Threads that serve it.
+    threads: AtomicU32,
+    /// Of these, those that wait to read.
+    waiting: AtomicU32,
+    /// Calls that are carried out.
+    running: AtomicU32,
+    /// When it said something last, in milliseconds since the begin.
+    last_ms: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl<R: ThreadRuntime> Serving<R> {
+    /// Begins to serve on a listener that the caller has bound.
+    ///
+    /// # Errors
+    /// If there is no thread to be had.
+    pub fn begin(nfs: Nfs<R>, listener: TcpListener) -> io::Result<Serving<R>> {
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            nfs,
+            ends: AtomicBool::new(false),
+            begin: Instant::now(),
+            connections: Mutex::default(),
+            more_threads: AtomicUsize::new(0),
+        });
+        shared.beside("weft-closer", async |shared| shared.nfs.posix.close_in_background().await)?;
+        shared.beside("weft-keeper", async |shared| shared.nfs.posix.keep_alive().await)?;
+        shared.beside("weft-idle", async |shared| shared.nfs.tend(|| !shared.ends()).await)?;
+        hear_notices(&shared)?;
+        let accepting = shared.clone();
+        thread::Builder::new().name("weft-nfs".into()).spawn(move || accept(&accepting, &listener))?;
+        Ok(Serving { shared, address })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no more calls, lets those that are carried out be answered for a moment, and closes
+    /// everything that is open.
+    pub fn end(self) {
+        let Serving { shared, address } = self;
+        shared.ends.store(true, Ordering::Relaxed);
+        // Wakes whoever accepts.
+        drop(TcpStream::connect_timeout(&reachable(address), TICK));
+        let patience = Instant::now() + TICK;
+        while lock(&shared.connections).iter().any(|connection| connection.running.load(Ordering::Relaxed) > 0) && Instant::now() < patience
+        {
+            thread::sleep(Duration::from_millis(5));
+        }
+        for connection in lock(&shared.connections).drain(..) {
+            connection.close();
+        }
+        shared.nfs.posix.rt().block_on(shared.nfs.posix.end(CLOSE_PATIENCE));
+    }
+}
+
+/// An address at which a listener on this one can be reached from here.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        ip if !ip.is_unspecified() => address,
+        IpAddr::V4(_) => SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), address.port()),
+        IpAddr::V6(_) => SocketAddr::new(std::net::Ipv6Addr::LOCALHOST.into(), address.port()),
+    }
+}
+
+impl<R: ThreadRuntime> Shared<R> {
+    fn ends(&self) -> bool {
+        self.ends.load(Ordering::Relaxed)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.begin.elapsed().as_millis() as u64
+    }
+
+    /// Drives a flow beside the calls, on a thread of its own.
+    fn beside(self: &Arc<Self>, name: &str, flow: impl AsyncFnOnce(&Shared<R>) + Send + 'static) -> io::Result<()> {
+        let shared = self.clone();
+        let drive = move || shared.nfs.posix.rt().block_on(flow(&shared));
+        thread::Builder::new().name(name.into()).spawn(drive).map(drop)
+    }
+
+    fn warn(&self, line: &str) {
+        weft_posix::Gateway::warn(self.nfs.posix.gateway(), line);
+    }
+}
+
+/// Hears what others change, of each metadata server on a thread of its own.
+fn hear_notices<R: ThreadRuntime>(shared: &Arc<Shared<R>>) -> io::Result<()> {
+    let shared = shared.clone();
+    let hear = move || {
+        let mut heard = Vec::new();
+        let posix: &Posix<R, Above> = &shared.nfs.posix;
+        while let Some(server) = posix.rt().block_on(posix.next_to_hear(&heard)) {
+            heard.push(server);
+            let begun = shared.beside("weft-notices", async move |shared| shared.nfs.posix.hear_notices(server).await);
+            if let Err(error) = begun {
+                // Nothing that this server says is believed then.
+                shared.warn(&format!("no thread for the notices of {server}: {error}"));
+            }
+        }
+    };
+    thread::Builder::new().name("weft-notices".into()).spawn(hear).map(drop)
+}
+
+fn accept<R: ThreadRuntime>(shared: &Arc<Shared<R>>, listener: &TcpListener) {
+    loop {
+        let accepted = listener.accept();
+        if shared.ends() {
+            return;
+        }
+        let begun = accepted.and_then(|(stream, address)| begin(shared, stream, address));
+        if let Err(error) = begun {
+            shared.warn(&format!("a connection could not be taken: {error}"));
+            // Out of descriptors, perhaps: it will not be better at once.
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+fn begin<R: ThreadRuntime>(shared: &Arc<Shared<R>>, stream: TcpStream, address: SocketAddr) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(TICK))?;
+    stream.set_write_timeout(Some(TICK))?;
+    let timed = Timed::new(stream.try_clone()?, IDLE_MAX);
+    let connection = Arc::new(Connection {
+        stream,
+        client: (address.ip(), address.port()),
+        reading: Mutex::new(BufReader::with_capacity(BUFFER_BYTES, timed)),
+        writing: Mutex::default(),
+        threads: AtomicU32::new(0),
+        waiting: AtomicU32::new(0),
+        running: AtomicU32::new(0),
+        last_ms: AtomicU64::new(shared.now_ms()),
+        is_over: AtomicBool::new(false),
+    });
+    {
+        let mut connections = lock(&shared.connections);
+        if connections.len() >= CONNECTIONS_MAX {
+            let latest = shared.now_ms().saturating_sub(IDLE_MIN.as_millis() as u64);
+            let idle = connections.iter().filter(|other| other.running.load(Ordering::Relaxed) == 0);
+            let oldest = idle.min_by_key(|other| other.last_ms.load(Ordering::Relaxed)).cloned();
+            match oldest.filter(|oldest| oldest.last_ms.load(Ordering::Relaxed) <= latest) {
+                Some(oldest) => {
+                    oldest.close();
+                    connections.retain(|other| !Arc::ptr_eq(other, &oldest));
+                }
+                // All are busy.
+                None => return Ok(()),
+            }
+        }
+        connections.push(connection.clone());
+    }
+    if let Err(error) = begin_thread(shared, &connection) {
+        connection.close();
+        lock(&shared.connections).retain(|other| !Arc::ptr_eq(other, &connection));
+        return Err(error);
+    }
+    Ok(())
+}
+
+/// One more thread serves the connection.
+fn begin_thread<R: ThreadRuntime>(shared: &Arc<Shared<R>>, connection: &Arc<Connection>) -> io::Result<()> {
+    let (shared, connection) = (shared.clone(), connection.clone());
+    connection.threads.fetch_add(1, Ordering::Relaxed);
+    let counted = connection.clone();
+    let serve = move || {
+        serve(&shared, &connection);
+        let is_last = connection.threads.fetch_sub(1, Ordering::AcqRel) == 1;
+        match is_last {
+            true => lock(&shared.connections).retain(|other| !Arc::ptr_eq(other, &connection)),
+            false => drop(shared.more_threads.fetch_sub(1, Ordering::Relaxed)),
+        }
+    };
+    let begun = thread::Builder::new().name("weft-nfs-call".into()).spawn(serve).map(drop);
+    if begun.is_err() {
+        counted.threads.fetch_sub(1, Ordering::AcqRel);
+    }
+    begun
+}
+
+fn serve<R: ThreadRuntime>(shared: &Arc<Shared<R>>, connection: &Arc<Connection>) {
+    while let Some(record) = connection.next(shared) {
+        connection.running.fetch_add(1, Ordering::Relaxed);
+        if connection.waiting.load(Ordering::Relaxed) == 0 && connection.threads.load(Ordering::Relaxed) < THREADS_MAX {
+            let is_one_more = shared.more_threads.fetch_add(1, Ordering::Relaxed) < MORE_THREADS_MAX;
+            // Without another thread, the next call waits for this one.
+            if !is_one_more || begin_thread(shared, connection).is_err() {
+                shared.more_threads.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        let nfs = &shared.nfs;
+        let answer = nfs.posix.rt().block_on(nfs.answer(connection.client, record.into()));
+        if let Some(answer) = answer
+            && connection.write(&answer).is_err()
+        {
+            connection.close();
+        }
+        connection.last_ms.store(shared.now_ms(), Ordering::Relaxed);
+        connection.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Connection {
+    /// Nothing more is read or written.
+    fn close(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        // It may be closed already.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// The next record; `None` at the end.
+    fn next<R: ThreadRuntime>(&self, shared: &Shared<R>) -> Option<Vec<u8>> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let mut reading = lock(&self.reading);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        if self.is_over.load(Ordering::Relaxed) || shared.ends() {
+            return None;
+        }
+        reading.get_mut().give(IDLE_MAX);
+        let record = records::read(&mut *reading, |begun| {
+            begun.get_mut().give(RECORD_MAX);
+            self.last_ms.store(shared.now_ms(), Ordering::Relaxed);
+        });
+        match record {
+            Ok(Some(record)) => Some(record),
+            // Whoever speaks something else, or nothing for too long, is not answered.
+            Ok(None) | Err(_) => {
+                self.close();
+                None
+            }
+        }
+    }
+
+    fn write(&self, answer: &RpcAnswer) -> io::Result<()> {
+        let _writes = lock(&self.writing);
+        records::write(&mut Timed::new(&self.stream, ANSWER_MAX), answer)
+    }
+}
+
+/// A connection with a deadline for everything together.
+#[derive(Debug)]
+struct Timed<S = TcpStream> {
+    stream: S,
+    deadline: Instant,
+}
+
+impl<S> Timed<S> {
+    fn new(stream: S, time: Duration) -> Timed<S> {
+        Timed { stream, deadline: Instant::now() + time }
+    }
+
+    /// From now on there is so much time.
+    fn give(&mut self, time: Duration) {
+        self.deadline = Instant::now() + time;
+    }
+
+    /// Does it until it succeeds or the time is over.
+    fn try_until<T>(&mut self, mut attempt: impl FnMut(&mut S) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            if Instant::now() >= self.deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            match attempt(&mut self.stream) {
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+impl<S: Read> Read for Timed<S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.try_until(|stream| stream.read(buffer))
+    }
+}
+
+impl<S: Write> Write for Timed<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_until(|stream| stream.write(bytes))
+    }
+
+    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.try_until(|stream| stream.write_vectored(slices))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

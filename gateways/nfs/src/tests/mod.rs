@@ -1,0 +1,7 @@
+//! Conversations with gateways over real servers in virtual time, call by call as they are on the
+//! wire.
+
+mod coherence;
+mod conversations;
+mod rights;
+mod world;

@@ -1,0 +1,411 @@
+//! Servers in virtual time, gateways before them, and a user of NFS who builds his calls himself.
+
+use std::cell::Cell;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use weft_base::{ClientId, ClusterMap, FsId, MILLISECOND, Nanos, SECOND, ServerId};
+use weft_client::{Client, ClientOptions};
+use weft_data_server::DataServerConfig;
+use weft_meta_server::{Durability, MetaServerConfig, ServingConfig};
+use weft_rt::Runtime;
+use weft_rt_sim::{NodeConfig, NodeId, Profile, Sim, SimRt};
+use weft_virtual_cluster::{Servers, cluster_map};
+use weft_wire::ClusterKey;
+
+use crate::calls::{MOUNT_PROGRAM, NFS_PROGRAM};
+use crate::exports::Export;
+use crate::gateway::Nfs;
+use crate::rpc::RpcAnswer;
+use crate::types::read_time;
+use crate::xdr::{Reader, Writer};
+
+/// Longest wait of a test, in virtual nanoseconds.
+const LIMIT: u64 = 1000 * SECOND;
+/// Where clients are.
+const ADDRESS: [u8; 4] = [127, 0, 0, 1];
+
+/// A file system and the world around it.
+pub(crate) struct World {
+    sim: Sim,
+    _servers: Servers,
+    map: ClusterMap,
+    node: NodeId,
+    next: Cell<u64>,
+}
+
+/// A gateway of it.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    pub nfs: Rc<Nfs<SimRt>>,
+    node: NodeId,
+}
+
+impl World {
+    pub fn new(meta: u16, data: u16) -> World {
+        let mut profile = Profile::instant();
+        (profile.net.latency_ns, profile.net.jitter_ns) = (50_000, 0);
+        let sim = Sim::new(1, profile);
+        let map = cluster_map(FsId(7), "test", meta, data, 4096, 0);
+        let key = ClusterKey([3; 32]);
+        let serving = |server| ServingConfig {
+            create: true,
+            durability: Durability::Sync,
+            journal_segment_bytes: 256 << 10,
+            ..ServingConfig::new(server, map.clone(), key.clone())
+        };
+        let meta = MetaServerConfig::new(serving(ServerId(0)));
+        let servers = Servers::start(&sim, &meta, &DataServerConfig::new(serving(ServerId::data(0))));
+        let node = sim.add_node(NodeConfig::client("test"));
+        let world = World { sim, _servers: servers, map, node, next: Cell::new(1) };
+        world.serves();
+        world
+    }
+
+    fn serves(&self) {
+        let client = self.client();
+        self.run(async move {
+            while !client.ping_all().await.iter().all(|(_, answer)| answer.as_ref().is_ok_and(|info| info.state == "serving")) {
+                client.rt().sleep_until(client.rt().now() + MILLISECOND).await;
+            }
+        });
+    }
+
+    /// A client that is no gateway.
+    pub fn client(&self) -> Client<SimRt> {
+        self.client_on(self.node)
+    }
+
+    fn client_on(&self, node: NodeId) -> Client<SimRt> {
+        let id = self.next.replace(self.next.get() + 1);
+        Client::new(self.sim.rt(node), self.map.clone(), ClientOptions::new(ClientId(id), 1))
+    }
+
+    /// Drives a flow to its end.
+    pub fn run<T: 'static>(&self, flow: impl Future<Output = T> + 'static) -> T {
+        let joined = self.sim.spawn_on(self.node, |_| flow);
+        let limit = Nanos(self.sim.rt(self.node).now().0 + LIMIT);
+        self.sim.run_until_true(limit, || joined.is_over()).expect("a flow that waits for nothing never ends");
+        joined.take().expect("it is over")
+    }
+
+    /// Lets so much time pass, in nanoseconds.
+    pub fn pass(&self, ns: u64) {
+        let rt = self.sim.rt(self.node);
+        self.run(async move { rt.sleep_until(rt.now() + ns).await });
+    }
+
+    /// A server dies and starts again.
+    pub fn restart(&self, server: ServerId) {
+        let control = self.sim.control();
+        let node = control.node_of(server).expect("the server is one of the map");
+        control.crash(node);
+        control.restart(node);
+        self.serves();
+    }
+
+    /// A gateway with these exports, on a machine of its own.
+    pub fn gateway(&self, exports: &[&str]) -> Gate {
+        let node = self.sim.add_node(NodeConfig::client(format!("gateway{}", self.next.get())));
+        let client = self.client_on(node);
+        let exports = exports.iter().map(|text| Export::parse(text).expect("an export")).collect();
+        let key = Some(ClusterKey([3; 32]));
+        let opened = self.run(async move { Nfs::open(client, key, exports, Box::new(|line| panic!("{line}"))).await });
+        let nfs = Rc::new(opened.expect("the exports are there"));
+        let flows = [nfs.clone(), nfs.clone(), nfs.clone(), nfs.clone()];
+        let [closer, keeper, tender, listener] = flows;
+        self.sim.spawn_on(node, |_| async move { closer.posix.close_in_background().await });
+        self.sim.spawn_on(node, |_| async move { keeper.posix.keep_alive().await });
+        self.sim.spawn_on(node, |_| async move { tender.tend(|| true).await });
+        for server in self.map.meta.iter().map(|entry| entry.id) {
+            let listener = listener.clone();
+            self.sim.spawn_on(node, move |_| async move { listener.posix.hear_notices(server).await });
+        }
+        Gate { nfs, node }
+    }
+
+    /// The machine of a gateway stops.
+    pub fn kill(&self, gate: &Gate) {
+        self.sim.control().crash(gate.node);
+    }
+
+    /// A user of a client of a gateway.
+    pub fn user<'a>(&'a self, gate: &Gate, uid: u32) -> User<'a> {
+        User { world: self, gate: gate.clone(), uid, groups: Vec::new(), address: IpAddr::from(ADDRESS), port: 700, xid: Rc::default() }
+    }
+}
+
+/// A file handle.
+pub(crate) type Fh = Bytes;
+
+/// An entry of a listing, with its handle if that was asked for.
+pub(crate) type ListedByNfs = (String, Option<Fh>);
+
+/// Who calls a gateway.
+#[derive(Clone)]
+pub(crate) struct User<'a> {
+    pub world: &'a World,
+    pub gate: Gate,
+    pub uid: u32,
+    pub groups: Vec<u32>,
+    pub address: IpAddr,
+    pub port: u16,
+    pub xid: Rc<Cell<u32>>,
+}
+
+/// Attributes as a client reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SeenByNfs {
+    pub kind: u32,
+    pub mode: u32,
+    pub links: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub size: u64,
+    pub device: (u32, u32),
+    pub number: u64,
+    pub mtime: i64,
+    pub ctime: i64,
+}
+
+/// A result with the number of the status.
+pub(crate) type Outcome<T> = Result<T, u32>;
+
+/// Arguments of a call.
+pub(crate) fn args(write: impl for<'w> FnOnce(&'w mut Writer) -> &'w mut Writer) -> Writer {
+    let mut writer = Writer::default();
+    write(&mut writer);
+    writer
+}
+
+/// `sattr3` with a mode only.
+pub(crate) fn mode(writer: &mut Writer, mode: u32) -> &mut Writer {
+    writer.bool(true).u32(mode).bool(false).bool(false).bool(false).u32(0).u32(0)
+}
+
+/// `sattr3` with a size only.
+pub(crate) fn size(writer: &mut Writer, bytes: u64) -> &mut Writer {
+    writer.bool(false).bool(false).bool(false).bool(true).u64(bytes).u32(0).u32(0)
+}
+
+impl User<'_> {
+    /// The bytes of a call.
+    pub fn record(&self, xid: u32, program: u32, procedure: u32, arguments: &Writer) -> Bytes {
+        let mut user = Writer::default();
+        user.u32(1).opaque(b"client").u32(self.uid).u32(self.uid).u32(self.groups.len() as u32);
+        self.groups.iter().for_each(|group| {
+            user.u32(*group);
+        });
+        let mut call = Writer::default();
+        call.u32(xid).u32(0).u32(2).u32(program).u32(3).u32(procedure).u32(1).opaque(&user.0).u32(0).u32(0);
+        call.0.extend_from_slice(&arguments.0);
+        call.0.into()
+    }
+
+    /// What the gateway answers to a record.
+    pub fn send(&self, record: Bytes) -> Option<RpcAnswer> {
+        let (nfs, from) = (self.gate.nfs.clone(), (self.address, self.port));
+        self.world.run(async move { nfs.answer(from, record).await })
+    }
+
+    /// The results of a call, from its status on. Panics if it was not carried out.
+    pub fn call(&self, program: u32, procedure: u32, arguments: &Writer) -> Reader {
+        let xid = self.xid.replace(self.xid.get() + 1);
+        let answer = self.send(self.record(xid, program, procedure, arguments)).expect("an answer");
+        assert_eq!(answer.to_bytes().len() % 4, 0);
+        let mut reader = Reader::new(answer.to_bytes().into());
+        let head: Vec<u32> = (0..6).map(|_| reader.u32().expect("a head")).collect();
+        assert_eq!(head, [xid, 1, 0, 0, 0, 0], "it is carried out");
+        reader
+    }
+
+    /// The results of a procedure of NFS behind its status.
+    pub fn nfs(&self, procedure: u32, write: impl for<'w> FnOnce(&'w mut Writer) -> &'w mut Writer) -> Outcome<Reader> {
+        let mut reader = self.call(NFS_PROGRAM, procedure, &args(write));
+        match reader.u32().expect("a status") {
+            0 => Ok(reader),
+            status => {
+                for _ in 0..crate::procedures::options_of_failure(procedure) {
+                    assert_eq!(reader.bool(), Ok(false));
+                }
+                assert!(reader.u32().is_err(), "nothing follows");
+                Err(status)
+            }
+        }
+    }
+
+    pub fn mount(&self, path: &str) -> Outcome<Fh> {
+        let mut reader = self.call(MOUNT_PROGRAM, 1, &args(|out| out.opaque(path.as_bytes())));
+        match reader.u32().expect("a status") {
+            0 => Ok(reader.opaque(64).expect("a handle")),
+            status => Err(status),
+        }
+    }
+
+    pub fn getattr(&self, fh: &Fh) -> Outcome<SeenByNfs> {
+        let mut reader = self.nfs(1, |out| out.opaque(fh))?;
+        Ok(read_attr(&mut reader))
+    }
+
+    pub fn lookup(&self, dir: &Fh, name: &str) -> Outcome<Fh> {
+        let mut reader = self.nfs(3, |out| out.opaque(dir).opaque(name.as_bytes()))?;
+        Ok(reader.opaque(64).expect("a handle"))
+    }
+
+    pub fn access(&self, fh: &Fh) -> Outcome<u32> {
+        let mut reader = self.nfs(4, |out| out.opaque(fh).u32(63))?;
+        read_after(&mut reader);
+        Ok(reader.u32().expect("bits"))
+    }
+
+    /// CREATE with a mode; `how`: 0 or 1.
+    pub fn create(&self, dir: &Fh, name: &str, how: u32, bits: u32) -> Outcome<Fh> {
+        self.make(8, |out| {
+            out.opaque(dir).opaque(name.as_bytes()).u32(how);
+            mode(out, bits)
+        })
+    }
+
+    pub fn create_exclusive(&self, dir: &Fh, name: &str, verifier: [u8; 8]) -> Outcome<Fh> {
+        self.make(8, |out| out.opaque(dir).opaque(name.as_bytes()).u32(2).fixed(&verifier))
+    }
+
+    pub fn mkdir(&self, dir: &Fh, name: &str, bits: u32) -> Outcome<Fh> {
+        self.make(9, |out| {
+            out.opaque(dir).opaque(name.as_bytes());
+            mode(out, bits)
+        })
+    }
+
+    /// A procedure that makes an object.
+    pub fn make(&self, procedure: u32, write: impl for<'w> FnOnce(&'w mut Writer) -> &'w mut Writer) -> Outcome<Fh> {
+        let mut reader = self.nfs(procedure, write)?;
+        assert_eq!(reader.bool(), Ok(true));
+        let fh = reader.opaque(64).expect("a handle");
+        assert!(read_after(&mut reader).is_some());
+        read_change(&mut reader);
+        assert!(reader.u32().is_err(), "nothing follows");
+        Ok(fh)
+    }
+
+    /// Returns how it was committed and the verifier.
+    pub fn write(&self, fh: &Fh, offset: u64, data: &[u8], stable: u32) -> Outcome<(u32, [u8; 8])> {
+        let mut reader = self.nfs(7, |out| out.opaque(fh).u64(offset).u32(data.len() as u32).u32(stable).opaque(data))?;
+        read_change(&mut reader);
+        assert_eq!(reader.u32(), Ok(data.len() as u32));
+        Ok((reader.u32().expect("how"), reader.array().expect("a verifier")))
+    }
+
+    /// Returns the data and whether the file ends with it.
+    pub fn read(&self, fh: &Fh, offset: u64, count: u32) -> Outcome<(Bytes, bool)> {
+        let mut reader = self.nfs(6, |out| out.opaque(fh).u64(offset).u32(count))?;
+        read_after(&mut reader);
+        let (count, is_end) = (reader.u32().expect("a count"), reader.bool().expect("a flag"));
+        let data = reader.opaque(1 << 20).expect("data");
+        assert_eq!(data.len(), count as usize);
+        Ok((data, is_end))
+    }
+
+    pub fn commit(&self, fh: &Fh) -> Outcome<[u8; 8]> {
+        let mut reader = self.nfs(21, |out| out.opaque(fh).u64(0).u32(0))?;
+        read_change(&mut reader);
+        Ok(reader.array().expect("a verifier"))
+    }
+
+    pub fn remove(&self, dir: &Fh, name: &str) -> Outcome<()> {
+        self.nfs(12, |out| out.opaque(dir).opaque(name.as_bytes())).map(drop)
+    }
+
+    pub fn rename(&self, from: (&Fh, &str), to: (&Fh, &str)) -> Outcome<()> {
+        self.nfs(14, |out| out.opaque(from.0).opaque(from.1.as_bytes()).opaque(to.0).opaque(to.1.as_bytes())).map(drop)
+    }
+
+    pub fn chmod(&self, fh: &Fh, bits: u32) -> Outcome<()> {
+        self.setattr(fh, |out| mode(out, bits), None).map(drop)
+    }
+
+    /// With `sattr3` as written, and a guard. Returns what was before, if that is told, and after.
+    pub fn setattr(
+        &self,
+        fh: &Fh,
+        change: impl for<'w> FnOnce(&'w mut Writer) -> &'w mut Writer,
+        guard: Option<i64>,
+    ) -> Outcome<(bool, Option<SeenByNfs>)> {
+        let mut reader = self.nfs(2, |out| {
+            out.opaque(fh);
+            change(out);
+            out.bool(guard.is_some());
+            match guard {
+                Some(guard) => out.u32((guard / 1_000_000_000) as u32).u32((guard % 1_000_000_000) as u32),
+                None => out,
+            }
+        })?;
+        Ok(read_change(&mut reader))
+    }
+
+    /// All names by READDIR (`None`) or READDIRPLUS, with so many bytes for each answer; handles
+    /// with READDIRPLUS. Returns the number of answers, too.
+    pub fn list(&self, dir: &Fh, bytes: u32, plus: bool) -> Outcome<(Vec<ListedByNfs>, usize)> {
+        let (mut names, mut cookie, mut verifier, mut answers) = (Vec::new(), 0, [0; 8], 0);
+        loop {
+            let mut reader = self.nfs(if plus { 17 } else { 16 }, |out| {
+                out.opaque(dir).u64(cookie).fixed(&verifier).u32(bytes);
+                if plus { out.u32(bytes) } else { out }
+            })?;
+            answers += 1;
+            read_after(&mut reader);
+            verifier = reader.array().expect("a verifier");
+            while reader.bool().expect("an entry or none") {
+                reader.u64().expect("a number");
+                let name = String::from_utf8(reader.opaque(255).expect("a name").to_vec()).expect("words");
+                cookie = reader.u64().expect("a cookie");
+                let mut fh = None;
+                if plus {
+                    read_after(&mut reader);
+                    fh = reader.option(|reader| reader.opaque(64)).expect("a handle");
+                }
+                names.push((name, fh));
+            }
+            if reader.bool().expect("a flag") {
+                return Ok((names, answers));
+            }
+        }
+    }
+
+    /// Requests that the gateway has sent to servers so far.
+    pub fn messages(&self) -> u64 {
+        self.gate.nfs.posix.stats().requests
+    }
+}
+
+fn time(reader: &mut Reader) -> i64 {
+    read_time(reader).expect("a time").0
+}
+
+pub(crate) fn read_attr(reader: &mut Reader) -> SeenByNfs {
+    let mut word = || reader.u32().expect("attributes");
+    let (kind, mode, links, uid, gid) = (word(), word(), word(), word(), word());
+    let (size, _used) = (reader.u64().unwrap(), reader.u64().unwrap());
+    let device = (reader.u32().unwrap(), reader.u32().unwrap());
+    assert_eq!(reader.u64(), Ok(7), "the file system");
+    let number = reader.u64().unwrap();
+    time(reader);
+    SeenByNfs { kind, mode, links, uid, gid, size, device, number, mtime: time(reader), ctime: time(reader) }
+}
+
+/// `post_op_attr`.
+pub(crate) fn read_after(reader: &mut Reader) -> Option<SeenByNfs> {
+    reader.bool().expect("a flag").then(|| read_attr(reader))
+}
+
+/// `wcc_data`: true if it says what was before.
+pub(crate) fn read_change(reader: &mut Reader) -> (bool, Option<SeenByNfs>) {
+    let before = reader.bool().expect("a flag");
+    if before {
+        reader.u64().expect("a size");
+        time(reader);
+        time(reader);
+    }
+    (before, read_after(reader))
+}

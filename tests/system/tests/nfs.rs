@@ -1,0 +1,197 @@
+//! `weft nfs` with libnfs, a client that nobody here wrote, and with peers that are none.
+
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use weft_system_tests::{FileSystem, Need, Random, Signal, alive, available, ok, run, signal, wait_until, weft};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const LIBNFS: Need = Need::Programs(&["nfs-ls", "nfs-cp", "nfs-cat"]);
+
+/// A gateway process; it ends with this.
+struct Gateway {
+    child: Child,
+    port: u16,
+}
+
+impl Gateway {
+    /// At this port (0: any), with these exports.
+    fn start(fs: &FileSystem, port: u16, exports: &[&str]) -> Gateway {
+        let mut command = weft();
+        command.arg("nfs").arg(fs.state()).args(["--listen", &format!("127.0.0.1:{port}")]);
+        exports.iter().for_each(|export| {
+            command.args(["--export", export]);
+        });
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("weft runs");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("a pipe");
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        let port = line.trim().rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or_else(|| panic!("no address in {line:?}"));
+        Gateway { child, port }
+    }
+
+    /// libnfs mounts all but the last name of a path, and takes the root for a name of its own.
+    fn url(&self, path: &str) -> String {
+        format!("nfs://127.0.0.1{path}?version=3&nfsport={0}&mountport={0}", self.port)
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().expect("it can be killed");
+        self.child.wait().expect("it ends");
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A file with random bytes.
+fn write_random(path: &Path, bytes: usize) -> Vec<u8> {
+    let data = Random::new(bytes as u64).bytes(bytes);
+    fs::write(path, &data).expect("a file");
+    data
+}
+
+/// What `nfs-cat` says of a file.
+fn cat(gateway: &Gateway, path: &str) -> Vec<u8> {
+    let output = Command::new("nfs-cat").arg(gateway.url(path)).output().expect("nfs-cat runs");
+    assert!(output.status.success(), "nfs-cat {path}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+fn copy(from: &Path, gateway: &Gateway, path: &str) -> bool {
+    run(Command::new("nfs-cp").arg(from).arg(gateway.url(path)), PATIENCE).is_success()
+}
+
+#[test]
+fn promise_gateways_agree() {
+    if !available("promise_gateways_agree", &[LIBNFS]) {
+        return;
+    }
+    let fs = FileSystem::up(&["--meta", "2", "--data", "3", "--stripe-size", "64KiB"]);
+    ok(weft().args(["mkdir", &fs.at("/dir")]));
+    let one = Gateway::start(&fs, 0, &["/:no_root_squash,127.0.0.0/8"]);
+    let two = Gateway::start(&fs, 0, &["/:no_root_squash"]);
+    let local = fs.path("local");
+    for (round, bytes) in [0, 100_000, 1_500_001].into_iter().enumerate() {
+        let data = write_random(&local, bytes);
+        let (here, there) = if round % 2 == 0 { (&one, &two) } else { (&two, &one) };
+        assert!(copy(&local, here, "/dir/file"));
+        assert!(cat(there, "/dir/file") == data, "{bytes} bytes through the other gateway");
+        assert!(cat(here, "/dir/file") == data);
+        let command = weft().arg("cat").arg(fs.at("/dir/file")).output().expect("weft runs");
+        assert!(command.stdout == data, "{bytes} bytes by a command");
+        ok(weft().args(["mv", &fs.at("/dir/file"), &fs.at("/dir/moved")]));
+        let listed = ok(Command::new("nfs-ls").arg(there.url("/dir")));
+        assert!(listed.contains(" moved") && !listed.contains(" file"), "{listed}");
+        ok(weft().args(["rm", &fs.at("/dir/moved")]));
+    }
+    // Rules of exports.
+    let data = write_random(&local, 5000);
+    let squashing = Gateway::start(&fs, 0, &["/dir", "/:ro,no_root_squash"]);
+    assert!(copy(&local, &one, "/dir/theirs"));
+    assert!(!copy(&local, &squashing, "/dir/mine"), "root of a client is nobody");
+    assert!(!copy(&local, &squashing, "//mine"), "a read-only export");
+    ok(weft().args(["cp", &local.display().to_string(), &fs.at("/top")]));
+    assert_eq!(cat(&squashing, "//top"), data);
+    let refused = run(Command::new("nfs-ls").arg(Gateway::start(&fs, 0, &["/:10.0.0.0/8"]).url("/")), PATIENCE);
+    assert!(!refused.is_success(), "another network");
+    let log = run(weft().arg("nfs").arg(fs.state()).args(["--listen", "127.0.0.1:0", "--export", "/none"]), PATIENCE);
+    assert!(!log.is_success() && log.words().contains("/none"), "{}", log.words());
+}
+
+#[test]
+fn promise_a_gateway_loses_nothing() {
+    if !available("promise_a_gateway_loses_nothing", &[LIBNFS]) {
+        return;
+    }
+    let fs = FileSystem::up(&["--data", "2"]);
+    let mut gateway = Gateway::start(&fs, 0, &["/:no_root_squash"]);
+    let local = fs.path("local");
+    let data = write_random(&local, 24 << 20);
+    let mut client = Command::new("nfs-cp").arg(&local).arg(gateway.url("//copy")).stdout(Stdio::null()).spawn().expect("nfs-cp runs");
+    wait_until("the first bytes of the copy", PATIENCE, || {
+        let found = weft().args(["stat", "--json", &fs.at("/copy")]).output().expect("weft runs");
+        found.status.success() && !String::from_utf8_lossy(&found.stdout).contains("\"size\": 0,")
+    });
+    // It waits while its gateway dies and comes back.
+    signal(client.id(), Signal::STOP).expect("it can be stopped");
+    let is_in_the_middle = client.try_wait().expect("its state").is_none();
+    let port = gateway.port;
+    gateway.kill();
+    drop(gateway);
+    let gateway = Gateway::start(&fs, port, &["/:no_root_squash"]);
+    if is_in_the_middle {
+        signal(client.id(), Signal::CONT).expect("it can go on");
+    }
+    wait_until("the end of the copy", PATIENCE, || client.try_wait().expect("its state").is_some());
+    assert!(client.wait().expect("its state").success());
+    assert!(cat(&gateway, "//copy") == data, "the copy differs");
+}
+
+#[test]
+fn promise_strangers_keep_no_nfs_client_out() {
+    if !available("promise_strangers_keep_no_nfs_client_out", &[LIBNFS]) {
+        return;
+    }
+    let fs = FileSystem::up(&[]);
+    let gateway = Gateway::start(&fs, 0, &["/:no_root_squash"]);
+    let connect = || TcpStream::connect(("127.0.0.1", gateway.port)).expect("it listens");
+    // Nonsense: the gateway says goodbye.
+    let mut random = Random::new(3);
+    for bytes in [b"GET / HTTP/1.1\r\n\r\n".to_vec(), vec![0xff; 100], u32::MAX.to_be_bytes().to_vec(), random.bytes(100)] {
+        let mut stranger = connect();
+        stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+        stranger.write_all(&bytes).unwrap();
+        // A record of which more is to come is waited for; at the latest its end ends it.
+        stranger.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut said = Vec::new();
+        match stranger.read_to_end(&mut said) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}"),
+        }
+        assert!(said.len() < 100);
+    }
+    // A call with strange insides is answered or not, and the next one is.
+    let mut stranger = connect();
+    stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+    for round in 0..200u32 {
+        let mut call: Vec<u8> = [round, 0, 2, 100_003, 3, round % 23, 0, 0, 0, 0].iter().flat_map(|word| word.to_be_bytes()).collect();
+        let rest = random.below(200) as usize / 4 * 4;
+        call.extend(random.bytes(rest));
+        stranger.write_all(&(call.len() as u32 | 1 << 31).to_be_bytes()).unwrap();
+        stranger.write_all(&call).unwrap();
+        let mut mark = [0; 4];
+        stranger.read_exact(&mut mark).expect("an answer");
+        let mut answer = vec![0; (u32::from_be_bytes(mark) & !(1 << 31)) as usize];
+        stranger.read_exact(&mut answer).expect("an answer");
+        assert_eq!(answer[..4], round.to_be_bytes(), "calls of one connection are answered");
+    }
+    // More that say nothing than it takes, some of them in the middle of a word.
+    let idle: Vec<TcpStream> = (0..300)
+        .map(|number| {
+            let mut idle = connect();
+            if number % 3 == 0 {
+                idle.write_all(&[0x80, 0]).unwrap();
+            }
+            idle
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(1500));
+    let local = fs.path("local");
+    let data = write_random(&local, 100_000);
+    assert!(copy(&local, &gateway, "//file"));
+    assert!(cat(&gateway, "//file") == data);
+    drop(idle);
+    // In good order.
+    signal(gateway.child.id(), Signal::TERM).expect("it can be ended");
+    wait_until("the end of the gateway", PATIENCE, || !alive(gateway.child.id()));
+}
