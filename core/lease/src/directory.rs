@@ -21,6 +21,7 @@ const ANNOUNCED_NS: u64 = 2000 * MILLISECOND;
 pub(crate) enum Key {
     Name(Bytes),
     Object(Handle),
+    Names,
 }
 
 /// A change that holders must hear of before it is made.

@@ -196,7 +196,7 @@ impl Leases {
         let mut is_ready = true;
         let mut done = Vec::new();
         for touched in touched {
-            let (Touched::Name(at, _) | Touched::Object(at)) = touched;
+            let (Touched::Name(at, _) | Touched::Object(at) | Touched::Names(at)) = touched;
             // What is told of an object, and of a directory when a name in it changes, may have
             // been told under the lease on the directory above.
             for dir in [Some(at), self.members.get(&at).copied()].into_iter().flatten() {
@@ -205,6 +205,7 @@ impl Leases {
                 }
                 let key = match touched {
                     Touched::Name(named, name) if named == dir => Key::Name(Bytes::copy_from_slice(name)),
+                    Touched::Names(named) if named == dir => Key::Names,
                     _ => Key::Object(at),
                 };
                 is_ready &= self.announce(by, dir, &key, now, &mut notify);
@@ -245,7 +246,7 @@ impl Leases {
             for holder in &untold {
                 let session = self.sessions.get_mut(holder).expect("who holds a lease has a session");
                 let notice = match (ends, key) {
-                    (true, _) => Notice::Directory(dir),
+                    (true, _) | (false, Key::Names) => Notice::Directory(dir),
                     (false, Key::Name(name)) => Notice::Name(dir, name.clone()),
                     (false, Key::Object(object)) => Notice::Object(*object),
                 };

@@ -35,6 +35,8 @@ pub enum Touched<'a> {
     Name(Handle, &'a [u8]),
     /// The attributes of an object.
     Object(Handle),
+    /// Names in a directory, many, and its attributes.
+    Names(Handle),
 }
 
 /// What a holder must not believe any more.

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use weft_base::{ClientId, FileKind, Handle, RequestId, Result, ServerId, Status, WallTime, extension_header};
-use weft_wire::ops::{PartitionMap, TxId, TxPart};
+use weft_wire::ops::{MovedName, PartitionMap, TxId, TxPart};
 use weft_wire::{Reader, Rights, Wire, wire_struct};
 
 use crate::{Inode, PartitionInode};
@@ -191,6 +191,20 @@ pub enum Change {
         /// Its version.
         version: u64,
     },
+    /// These names have gone to another server.
+    GiveNames {
+        /// The directory.
+        dir: Handle,
+        /// The names.
+        names: Vec<Bytes>,
+    },
+    /// These names have come from another server.
+    TakeNames {
+        /// The directory.
+        dir: Handle,
+        /// The names, and what they lead to.
+        names: Vec<MovedName>,
+    },
     /// Handles below this were given out (48-bit counter of this server).
     PutCounter {
         /// The next free counter.
@@ -242,6 +256,8 @@ wire_for_changes! {
     20 PutPartition { dir, map, known }
     21 DeletePartition { dir }
     22 TouchPartition { dir, mtime, ctime, version }
+    23 GiveNames { dir, names }
+    24 TakeNames { dir, names }
 }
 
 /// What an operation does to the volatile table of open files.
@@ -388,6 +404,8 @@ mod tests {
             Change::PutPartition { dir, map: PartitionMap::even(&[ServerId(1), ServerId(0)]), known: PartitionInode::of(&inode) },
             Change::DeletePartition { dir },
             Change::TouchPartition { dir, mtime: WallTime(1), ctime: WallTime(2), version: 3 },
+            Change::GiveNames { dir, names: vec![Bytes::from_static(b"one"), Bytes::from_static(b"other")] },
+            Change::TakeNames { dir, names: vec![MovedName { name: Bytes::from_static(b"one"), handle, kind: FileKind::File }] },
         ]
     }
 

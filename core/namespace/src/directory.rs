@@ -110,6 +110,11 @@ impl Directory {
         self.buckets.range(behind).map(|(hash, bucket)| (*hash, bucket.entries()))
     }
 
+    /// All entries with these hashes in groups of equal hash, from the highest down.
+    pub(crate) fn down_from(&self, first: u64, last: u64) -> impl Iterator<Item = (u64, &[Entry])> {
+        self.buckets.range(first..=last).rev().map(|(hash, bucket)| (*hash, bucket.entries()))
+    }
+
     fn forget(&mut self, old: Option<Entry>) {
         if let Some(old) = old {
             assert!(self.len >= 1 && self.subdirectories >= u32::from(old.kind == FileKind::Directory), "what is removed was counted");

@@ -17,6 +17,7 @@ mod flagged;
 mod graves;
 mod inode;
 mod locks;
+mod moves;
 mod open_files;
 mod opens;
 mod ops;
@@ -34,6 +35,7 @@ pub use access::{EXECUTE, READ, WRITE, may_access};
 pub use change::{Change, OpenChange, Prepared, RECORD_VERSION, Record, encode};
 pub use inode::{Inode, InodeFlags, MODE_MASK, MODE_SETGID, MODE_STICKY};
 pub use locks::LockMode;
+pub use moves::{SLICE_NAMES_MAX, next_slice, servers_for};
 pub use ops::{
     ClosePlan, CycleCheck, DataState, RenamePlan, RenameSource, RenameTarget, SizePlan, XATTR_NAME_BYTES_MAX, XATTR_TOTAL_BYTES_MAX,
     XATTR_VALUE_BYTES_MAX, truncated,

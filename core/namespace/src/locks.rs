@@ -6,11 +6,14 @@
 //! right, since nothing is decided until the coordinator says so itself. The locks of a prepared
 //! part keep readers out too: the coordinator may have told its client already that the change is
 //! made.
+//!
+//! Names that go from one server to another are locked as the range of their hashes.
 
 use std::collections::BTreeMap;
 
 use weft_base::{Handle, Result, Status};
-use weft_wire::ops::{TxId, TxPart};
+use weft_wire::NameKey;
+use weft_wire::ops::{MovedNames, TxId, TxPart};
 
 /// Why something is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +30,29 @@ struct Lock {
     mode: LockMode,
 }
 
+/// Names of one directory that are locked by their hashes, from the first to the last. Where only
+/// the map is to be another one, it is no hash at all.
+#[derive(Clone, Copy, Debug)]
+struct RangeLock {
+    hashes: (u64, u64),
+    lock: Lock,
+}
+
+impl RangeLock {
+    fn has(&self, hash: u64) -> bool {
+        self.hashes.0 <= hash && hash <= self.hashes.1
+    }
+}
+
+/// No hash.
+const EMPTY: (u64, u64) = (1, 0);
+
 /// The locks of one server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Locks {
+    key: NameKey,
+    /// One for each directory.
+    ranges: BTreeMap<Handle, RangeLock>,
     names: BTreeMap<Handle, BTreeMap<Box<[u8]>, Lock>>,
     inodes: BTreeMap<Handle, Lock>,
     move_token: Option<TxId>,
@@ -39,6 +62,7 @@ pub(crate) struct Locks {
 enum Locked<'a> {
     Name(Handle, &'a [u8]),
     Inode(Handle),
+    Range(Handle, (u64, u64)),
     Nothing,
     MoveToken,
 }
@@ -50,6 +74,11 @@ fn locked(part: &TxPart) -> Locked<'_> {
         TxPart::ChangeLinks { handle, .. } => Locked::Inode(*handle),
         TxPart::ChangePartition { dir, .. } | TxPart::RemovePartition { dir, .. } => Locked::Inode(*dir),
         TxPart::MakePartition { dir, .. } if *dir != Handle(0) => Locked::Inode(*dir),
+        TxPart::GiveNames { dir, first, last, .. } | TxPart::TakeNames { names: MovedNames { dir, first, last, .. } } => {
+            Locked::Range(*dir, (*first, *last))
+        }
+        TxPart::PutMap { dir, .. } => Locked::Range(*dir, EMPTY),
+        TxPart::ExpectMap { .. } => Locked::Nothing,
         // Nobody knows its handle before it is agreed to; then see `lock`.
         TxPart::MakeDirectory { .. } | TxPart::InheritHints { .. } | TxPart::MakePartition { .. } => Locked::Nothing,
         TxPart::MoveToken {} => Locked::MoveToken,
@@ -57,19 +86,39 @@ fn locked(part: &TxPart) -> Locked<'_> {
 }
 
 impl Locks {
+    /// None yet; names are hashed with this key.
+    pub(crate) fn new(key: NameKey) -> Locks {
+        Locks { key, ranges: BTreeMap::new(), names: BTreeMap::new(), inodes: BTreeMap::new(), move_token: None }
+    }
+
+    /// The lock of a range in which the name lies.
+    fn range_of(&self, dir: Handle, name: &[u8]) -> Option<&Lock> {
+        let range = self.ranges.get(&dir)?;
+        range.has(self.key.hash(name)).then_some(&range.lock)
+    }
+
     /// True if a part of `tx` can have its lock.
     pub(crate) fn free_for(&self, tx: TxId, part: &TxPart) -> bool {
         let mine = |lock: Option<&Lock>| lock.is_none_or(|lock| lock.tx == tx);
         match locked(part) {
             Locked::Name(dir, name) => {
                 let name_lock = self.names.get(&dir).and_then(|names| names.get(name));
-                mine(name_lock) && mine(self.inodes.get(&dir))
+                mine(name_lock) && mine(self.inodes.get(&dir)) && mine(self.range_of(dir, name))
             }
             // To remove a directory, nobody may be about to change its entries.
             Locked::Inode(handle) => {
                 let entries = self.names.get(&handle).into_iter().flat_map(BTreeMap::values);
                 let closes = matches!(part, TxPart::RemoveDirectory { .. } | TxPart::RemovePartition { .. });
-                mine(self.inodes.get(&handle)) && (!closes || entries.into_iter().all(|lock| lock.tx == tx))
+                let is_moving = self.ranges.get(&handle).is_some_and(|range| range.lock.tx != tx);
+                mine(self.inodes.get(&handle)) && !is_moving && (!closes || entries.into_iter().all(|lock| lock.tx == tx))
+            }
+            // Nobody may be about to change what goes, or what goes with it.
+            Locked::Range(dir, hashes) => {
+                let range = RangeLock { hashes, lock: Lock { tx, mode: LockMode::Own } };
+                let mut names = self.names.get(&dir).into_iter().flatten();
+                mine(self.inodes.get(&dir))
+                    && mine(self.ranges.get(&dir).map(|range| &range.lock))
+                    && names.all(|(name, lock)| lock.tx == tx || !range.has(self.key.hash(name)))
             }
             Locked::Nothing => true,
             Locked::MoveToken => self.move_token.is_none_or(|holder| holder == tx),
@@ -90,6 +139,9 @@ impl Locks {
                 }
                 Locked::Inode(handle) => {
                     self.inodes.insert(handle, lock);
+                }
+                Locked::Range(dir, hashes) => {
+                    self.ranges.insert(dir, RangeLock { hashes, lock });
                 }
                 Locked::Nothing => {}
                 Locked::MoveToken => self.move_token = Some(tx),
@@ -118,6 +170,11 @@ impl Locks {
                         self.inodes.remove(&handle);
                     }
                 }
+                Locked::Range(dir, _) => {
+                    if self.ranges.get(&dir).is_some_and(|range| range.lock.tx == tx) {
+                        self.ranges.remove(&dir);
+                    }
+                }
                 Locked::Nothing => {}
                 Locked::MoveToken => {
                     self.move_token.take_if(|holder| *holder == tx);
@@ -128,12 +185,12 @@ impl Locks {
 
     /// True if neither the object nor a name in it is locked.
     pub(crate) fn is_free(&self, handle: Handle) -> bool {
-        !self.names.contains_key(&handle) && !self.inodes.contains_key(&handle)
+        !self.names.contains_key(&handle) && !self.inodes.contains_key(&handle) && !self.ranges.contains_key(&handle)
     }
 
     /// True if no lock exists.
     pub(crate) fn is_empty(&self) -> bool {
-        self.names.is_empty() && self.inodes.is_empty() && self.move_token.is_none()
+        self.names.is_empty() && self.inodes.is_empty() && self.ranges.is_empty() && self.move_token.is_none()
     }
 
     /// For a change of a name by an ordinary request.
@@ -142,7 +199,7 @@ impl Locks {
             return Ok(());
         }
         let name_locked = self.names.get(&dir).is_some_and(|names| names.contains_key(name));
-        free(!name_locked && !self.inodes.contains_key(&dir))
+        free(!name_locked && !self.inodes.contains_key(&dir) && self.range_of(dir, name).is_none())
     }
 
     /// For a look at a name.
@@ -151,12 +208,17 @@ impl Locks {
             return Ok(());
         }
         let name_lock = self.names.get(&dir).and_then(|names| names.get(name));
-        free(!prepared(name_lock) && !prepared(self.inodes.get(&dir)))
+        free(!prepared(name_lock) && !prepared(self.inodes.get(&dir)) && !prepared(self.range_of(dir, name)))
     }
 
     /// For a change of an inode by an ordinary request.
     pub(crate) fn check_write_inode(&self, handle: Handle) -> Result<()> {
-        free(!self.inodes.contains_key(&handle))
+        free(!self.inodes.contains_key(&handle) && !self.ranges.contains_key(&handle))
+    }
+
+    /// For whoever looks where names of a directory are: another server is deciding about that.
+    pub(crate) fn check_range(&self, dir: Handle) -> Result<()> {
+        free(!prepared(self.ranges.get(&dir).map(|range| &range.lock)))
     }
 
     /// For a look at an inode; a directory's attributes depend on its entries.
@@ -165,7 +227,8 @@ impl Locks {
             return Ok(());
         }
         let entries = self.names.get(&handle).into_iter().flat_map(BTreeMap::values);
-        free(!prepared(self.inodes.get(&handle)) && !entries.into_iter().any(|lock| prepared(Some(lock))))
+        free(!prepared(self.inodes.get(&handle)) && !entries.into_iter().any(|lock| prepared(Some(lock))))?;
+        self.check_range(handle)
     }
 
     /// For any look at an inode, whatever the question: no other server is deciding about it.
@@ -189,6 +252,7 @@ mod tests {
     use weft_base::{FileKind, ServerId};
 
     const DIR: Handle = Handle(5);
+    const KEY: NameKey = NameKey([4; 16]);
 
     fn tx(number: u64) -> TxId {
         TxId { coordinator: ServerId(0), number }
@@ -201,7 +265,7 @@ mod tests {
     #[test]
     fn closing_a_directory_excludes_changes_of_its_entries_both_ways() {
         let close = TxPart::RemoveDirectory { dir: DIR, must_own: false };
-        let mut locks = Locks::default();
+        let mut locks = Locks::new(KEY);
         locks.lock(tx(1), LockMode::Prepared, &[insert("a")], None);
         assert!(!locks.free_for(tx(2), &close));
         assert!(locks.free_for(tx(2), &insert("b")));
@@ -217,7 +281,7 @@ mod tests {
 
     #[test]
     fn own_locks_let_readers_pass() {
-        let mut locks = Locks::default();
+        let mut locks = Locks::new(KEY);
         locks.lock(tx(1), LockMode::Own, &[insert("a"), TxPart::MoveToken {}], None);
         assert_eq!(locks.check_read_name(DIR, b"a"), Ok(()));
         assert_eq!(locks.check_read_inode(DIR), Ok(()));
@@ -229,5 +293,40 @@ mod tests {
         assert_eq!(locks.check_read_name(DIR, b"a"), Err(Status::Busy));
         assert_eq!(locks.check_read_name(DIR, b"b"), Ok(()));
         assert_eq!(locks.check_read_inode(DIR), Err(Status::Busy));
+    }
+
+    #[test]
+    fn a_range_locks_its_names_and_no_others() {
+        let (low, high) = if KEY.hash(b"a") < KEY.hash(b"b") { ("a", "b") } else { ("b", "a") };
+        let (first, last) = (KEY.hash(high.as_bytes()), weft_wire::HASH_MAX);
+        let map = weft_wire::ops::PartitionMap::whole(ServerId(1));
+        let give = TxPart::GiveNames { dir: DIR, first, last, map: map.clone() };
+        let change = TxPart::ChangeLinks { handle: DIR, kind: FileKind::Directory, delta: 0, must_own: false };
+        let mut locks = Locks::new(KEY);
+        for mode in [LockMode::Own, LockMode::Prepared] {
+            locks.lock(tx(1), mode, std::slice::from_ref(&give), None);
+            for (name, is_free) in [(low, true), (high, false)] {
+                assert_eq!(locks.check_write_name(DIR, name.as_bytes()).is_ok(), is_free, "{name}");
+                assert_eq!(locks.check_read_name(DIR, name.as_bytes()).is_ok(), is_free || mode == LockMode::Own);
+                assert_eq!((locks.free_for(tx(2), &insert(name)), locks.free_for(tx(1), &insert(name))), (is_free, true));
+            }
+            assert_eq!((locks.check_write_inode(DIR), locks.check_decided(DIR)), (Err(Status::Busy), Ok(())));
+            assert_eq!(locks.check_read_inode(DIR).is_ok(), mode == LockMode::Own);
+            assert!(!locks.free_for(tx(2), &change) && !locks.free_for(tx(2), &TxPart::PutMap { dir: DIR, map: map.clone() }));
+            assert!(!locks.is_free(DIR) && !locks.is_empty());
+            locks.unlock(tx(2), std::slice::from_ref(&give), None);
+            assert!(!locks.is_empty(), "only the holder unlocks");
+            locks.unlock(tx(1), std::slice::from_ref(&give), None);
+            assert!(locks.is_empty());
+        }
+        for (part, is_free) in [(insert(low), true), (insert(high), false), (change, false)] {
+            locks.lock(tx(1), LockMode::Own, std::slice::from_ref(&part), None);
+            assert_eq!(locks.free_for(tx(2), &give), is_free);
+            locks.unlock(tx(1), std::slice::from_ref(&part), None);
+        }
+        // Only the map is to be another one.
+        let put = TxPart::PutMap { dir: DIR, map };
+        locks.lock(tx(1), LockMode::Prepared, std::slice::from_ref(&put), None);
+        assert_eq!((locks.check_write_name(DIR, b"a"), locks.check_read_inode(DIR)), (Ok(()), Err(Status::Busy)));
     }
 }

@@ -73,7 +73,7 @@ impl State {
         let inode = self.known_directory(at)?;
         let Some(Partition { map, .. }) = self.partition(at.dir) else { return Ok((inode, u64::MAX)) };
         if map.server_behind(cookie) != self.settings.server {
-            return Err(Status::StaleMap);
+            return Err(self.elsewhere(at.dir));
         }
         Ok((inode, map.last_of_range(cookie.saturating_add(1))))
     }
@@ -102,9 +102,14 @@ impl State {
         match self.split().get(&at.dir) {
             Some(partition) => Ok(&partition.inode),
             // Whoever has a map comes here because of it: the owner says what has become of it.
-            None if at.map_epoch > 0 => Err(Status::StaleMap),
+            None if at.map_epoch > 0 => Err(self.elsewhere(at.dir)),
             None => Err(Status::WrongServer),
         }
+    }
+
+    /// Why names are not looked for here: they are elsewhere, unless they are on their way.
+    fn elsewhere(&self, dir: Handle) -> Status {
+        self.transactions.locks.check_range(dir).err().unwrap_or(Status::StaleMap)
     }
 
     /// Checks that names with the hash of this one are here.
@@ -113,7 +118,7 @@ impl State {
     /// [`Status::StaleMap`].
     pub(crate) fn check_holds(&self, dir: Handle, name: &[u8]) -> Result<()> {
         match self.partition(dir) {
-            Some(partition) if partition.map.server(self.hash(name)) != self.settings.server => Err(Status::StaleMap),
+            Some(partition) if partition.map.server(self.hash(name)) != self.settings.server => Err(self.elsewhere(dir)),
             _ => Ok(()),
         }
     }
@@ -138,7 +143,7 @@ impl State {
 
     /// True if names of the directory are, as far as is known here, with several servers.
     pub fn is_split(&self, dir: Handle) -> bool {
-        self.partition(dir).is_some()
+        self.partition(dir).is_some_and(|partition| partition.map.is_split(dir))
     }
 
     /// The server of a name in a directory, as far as is known here.
@@ -157,7 +162,8 @@ impl State {
 
     /// The parts of the removal of a directory.
     pub(crate) fn removal_parts(&self, dir: Handle, must_own: bool) -> Vec<ServerPart> {
-        match self.partition(dir) {
+        // What others know of the map may be old.
+        match self.partition(dir).filter(|partition| dir.server() == self.settings.server && partition.map.is_split(dir)) {
             Some(partition) => removal_over(&partition.map, dir, must_own),
             None => vec![ServerPart { server: dir.server(), part: TxPart::RemoveDirectory { dir, must_own } }],
         }
@@ -166,11 +172,18 @@ impl State {
     /// The map of a new directory that this server is to own and that gets these hints; `None`: it
     /// is not split.
     pub(crate) fn map_of_new(&self, owner: ServerId, hints: &Hints) -> Option<PartitionMap> {
-        let servers = &self.placement.meta;
-        let count = usize::from(hints.presplit?).min(servers.len());
-        let first = servers.iter().position(|server| *server == owner)?;
-        let round: Vec<ServerId> = servers.iter().cycle().skip(first).take(count).copied().collect();
-        (count > 1).then(|| PartitionMap::even(&round))
+        let map = self.even_map(owner, hints.presplit?)?;
+        map.only_server().is_none().then_some(map)
+    }
+
+    /// The map of a directory of this owner whose names are spread over so many servers, as far as
+    /// there are, evenly. `None`: the owner has not joined yet.
+    pub fn even_map(&self, owner: ServerId, servers: u16) -> Option<PartitionMap> {
+        let all = &self.placement.meta;
+        let count = usize::from(servers).clamp(1, all.len().max(1));
+        let first = all.iter().position(|server| *server == owner)?;
+        let round: Vec<ServerId> = all.iter().cycle().skip(first).take(count).copied().collect();
+        Some(PartitionMap::even(&round))
     }
 
     /// The parts of a change of a directory that is split, from the record that would make it if it
@@ -250,7 +263,11 @@ impl State {
     }
 }
 
-/// The parts of the removal of a directory that is split so.
+/// The parts of the removal of a directory that is split so, and by no other map.
 pub fn removal_over(map: &PartitionMap, dir: Handle, must_own: bool) -> Vec<ServerPart> {
-    map.servers().into_iter().map(|server| ServerPart { server, part: TxPart::RemovePartition { dir, must_own } }).collect()
+    let expect = ServerPart { server: dir.server(), part: TxPart::ExpectMap { dir, map: map.clone() } };
+    let remove = |server| ServerPart { server, part: TxPart::RemovePartition { dir, must_own } };
+    // Its owner has something to remove whoever holds the names.
+    let others = map.servers().into_iter().filter(|server| *server != dir.server());
+    [expect, remove(dir.server())].into_iter().chain(others.map(remove)).collect()
 }

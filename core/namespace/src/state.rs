@@ -55,7 +55,7 @@ impl RequestContext<'_> {
 }
 
 /// Transactions that are not over.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Transactions {
     /// Parts of this server that wait for their coordinators.
     pub(crate) prepared: BTreeMap<TxId, Prepared>,
@@ -74,6 +74,8 @@ pub struct State {
     pub(crate) directories: BTreeMap<Handle, Directory>,
     /// Directories of which some names are here and others elsewhere.
     split: BTreeMap<Handle, Partition>,
+    /// More names than this are many, and directories that have had so many. Derived.
+    large: (u64, BTreeSet<Handle>),
     pub(crate) targets: BTreeMap<Handle, Bytes>,
     pub(crate) xattrs: Xattrs,
     pub(crate) transactions: Transactions,
@@ -96,15 +98,17 @@ pub struct State {
 impl State {
     /// An empty state: not even a root.
     pub fn new(settings: Settings) -> State {
+        let locks = Locks::new(settings.name_key);
         State {
             settings,
             placement: Placement::default(),
             inodes: InodeTable::default(),
             directories: BTreeMap::new(),
             split: BTreeMap::new(),
+            large: (u64::MAX, BTreeSet::new()),
             targets: BTreeMap::new(),
             xattrs: Xattrs::default(),
-            transactions: Transactions::default(),
+            transactions: Transactions { prepared: BTreeMap::new(), decided: BTreeMap::new(), locks },
             replies: Replies::default(),
             lockers: BTreeSet::new(),
             // Counter 0 names nothing, 1 is the root.
@@ -139,7 +143,11 @@ impl State {
             Change::DeleteInode { handle } => self.delete_inode(handle),
             Change::PutEntry { dir, name, handle, kind } => {
                 let hash = self.hash(&name);
-                self.directories.entry(dir).or_default().put(hash, Entry { name: name.as_ref().into(), handle, kind });
+                let directory = self.directories.entry(dir).or_default();
+                directory.put(hash, Entry { name: name.as_ref().into(), handle, kind });
+                if directory.len() > self.large.0 {
+                    self.large.1.insert(dir);
+                }
             }
             Change::DeleteEntry { dir, name } => {
                 let hash = self.hash(&name);
@@ -196,6 +204,8 @@ impl State {
                     (inode.mtime, inode.ctime, inode.version) = (mtime, ctime, version);
                 }
             }
+            Change::GiveNames { dir, names } => self.give_names(dir, &names),
+            Change::TakeNames { dir, names } => self.take_names(dir, names),
             Change::PutHolder { client } => drop(self.holders.insert(client)),
             Change::DeleteHolder { client } => drop(self.holders.remove(&client)),
         }
@@ -267,6 +277,20 @@ impl State {
     /// Directories of which some names are here and others elsewhere.
     pub(crate) fn split(&self) -> &BTreeMap<Handle, Partition> {
         &self.split
+    }
+
+    /// From now on directories with more names here than this are told of.
+    pub fn tell_large(&mut self, above: u64) {
+        self.large.0 = above;
+    }
+
+    /// Directories of this server that have had many names lately, with how many are here.
+    pub fn large_directories(&mut self) -> Vec<(Handle, u64)> {
+        let (above, directories, own) = (self.large.0, &self.directories, self.settings.server);
+        let len = |dir: &Handle| directories.get(dir).map_or(0, Directory::len);
+        let told = self.large.1.iter().filter(|dir| dir.server() == own).map(|dir| (*dir, len(dir))).collect();
+        self.large.1.retain(|dir| len(dir) > above);
+        told
     }
 
     /// The same, to be changed.

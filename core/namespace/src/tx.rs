@@ -118,6 +118,9 @@ impl State {
                     }
                     *dir
                 }
+                TxPart::GiveNames { .. } | TxPart::TakeNames { .. } | TxPart::PutMap { .. } | TxPart::ExpectMap { .. } => {
+                    self.prepare_move(part, conflict)?
+                }
                 TxPart::MoveToken {} => Handle(0),
             });
         }
@@ -186,7 +189,10 @@ impl State {
                 }
             }
             TxPart::ChangePartition { .. } | TxPart::RemovePartition { .. } => self.commit_partition(part, now, record),
-            TxPart::RemoveDirectory { dir, .. } => record.changes.push(Change::DeleteInode { handle: *dir }),
+            TxPart::RemoveDirectory { dir, .. } => self.remove_directory(*dir, record),
+            TxPart::GiveNames { .. } | TxPart::TakeNames { .. } | TxPart::PutMap { .. } | TxPart::ExpectMap { .. } => {
+                self.commit_move(part, record);
+            }
             TxPart::ChangeLinks { handle, delta, .. } => {
                 if let Some(inode) = self.inodes.get(*handle) {
                     record.changes.push(self.change_links(*handle, inode, *delta, now));
@@ -199,6 +205,15 @@ impl State {
                 }
             }
             TxPart::MoveToken {} => {}
+        }
+    }
+
+    /// The changes that end a directory whose names are all here.
+    pub(crate) fn remove_directory(&self, dir: Handle, record: &mut Record) {
+        record.changes.push(Change::DeleteInode { handle: dir });
+        // It was split once.
+        if self.partition(dir).is_some() {
+            record.changes.push(Change::DeletePartition { dir });
         }
     }
 

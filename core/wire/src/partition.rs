@@ -66,6 +66,19 @@ pub struct Partition {
     pub server: ServerId,
 }
 
+/// Names that are to go from one server to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The first of their hashes.
+    pub first: u64,
+    /// The last.
+    pub last: u64,
+    /// Who holds them.
+    pub from: ServerId,
+    /// Who shall.
+    pub to: ServerId,
+}
+
 /// Which server holds which names of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionMap {
@@ -134,6 +147,49 @@ impl PartitionMap {
     /// The last hash of the range in which this one lies.
     pub fn last_of_range(&self, hash: u64) -> u64 {
         self.ranges.get(self.position(hash) + 1).map_or(u64::MAX, |next| next.first - 1)
+    }
+
+    /// The map after the names with hashes from `first` to `last` have gone to a server. Neighbours
+    /// of one server are one range.
+    ///
+    /// # Errors
+    /// [`Status::Invalid`] for no hash, [`Status::TooBig`] for too many ranges or epochs.
+    pub fn moved(&self, first: u64, last: u64, to: ServerId) -> Result<PartitionMap> {
+        if first > last || first > HASH_MAX {
+            return Err(Status::Invalid);
+        }
+        let before = self.ranges.iter().copied().filter(|range| range.first < first);
+        let mut ranges: Vec<Partition> = before.chain([Partition { first, server: to }]).collect();
+        if last < HASH_MAX {
+            ranges.push(Partition { first: last + 1, server: self.server(last + 1) });
+        }
+        ranges.extend(self.ranges.iter().copied().filter(|range| last < HASH_MAX && range.first > last + 1));
+        ranges.dedup_by(|next, range| next.server == range.server);
+        if ranges.len() > RANGES_MAX {
+            return Err(Status::TooBig);
+        }
+        let epoch = self.epoch.checked_add(1).ok_or(Status::TooBig)?;
+        PartitionMap::new(epoch, ranges)
+    }
+
+    /// What is to be moved first on the way to a map that says `goal`: the highest hashes that are
+    /// elsewhere than there, as far as they come from one server and go to one. `None`: both say
+    /// the same.
+    pub fn first_move(&self, goal: &PartitionMap) -> Option<Move> {
+        let mut last = HASH_MAX;
+        loop {
+            let (from, to) = (self.server(last), goal.server(last));
+            let begins = self.ranges[self.position(last)].first.max(goal.ranges[goal.position(last)].first);
+            if from != to {
+                return Some(Move { first: begins, last, from, to });
+            }
+            last = begins.checked_sub(1)?;
+        }
+    }
+
+    /// True if the server holds any names.
+    pub fn has(&self, server: ServerId) -> bool {
+        self.ranges.iter().any(|range| range.server == server)
     }
 
     /// Where a listing goes on behind this cookie.
@@ -223,6 +279,33 @@ mod tests {
     }
 
     #[test]
+    fn names_move_from_the_highest_hash_down() {
+        let (whole, goal) = (PartitionMap::whole(ServerId(1)), PartitionMap::even(&[ServerId(1), ServerId(0), ServerId(2)]));
+        let mut map = whole.clone();
+        let mut moves = Vec::new();
+        while let Some(next) = map.first_move(&goal) {
+            // As many hashes as a third of a partition has.
+            let first = next.first.max(next.last.saturating_sub(HASH_MAX / 9));
+            map = map.moved(first, next.last, next.to).unwrap();
+            assert!(map.ranges.len() <= 4 && map.epoch() as usize == moves.len() + 2, "{map:?}");
+            moves.push(next);
+        }
+        assert_eq!(map.ranges, goal.ranges);
+        assert!(moves.len() >= 6 && moves.iter().all(|next| next.from == ServerId(1)));
+        assert!(moves.windows(2).all(|pair| pair[1].last < pair[0].last));
+        assert_eq!((map.has(ServerId(2)), map.has(ServerId(3))), (true, false));
+        // And back: one range is what is left.
+        while let Some(next) = map.first_move(&whole) {
+            assert_eq!(next.to, ServerId(1));
+            map = map.moved(next.first, next.last, next.to).unwrap();
+        }
+        assert_eq!((map.ranges, map.epoch), (whole.ranges, moves.len() as u32 + 3));
+        assert_eq!(goal.moved(5, 4, ServerId(0)), Err(Status::Invalid));
+        let last = PartitionMap { epoch: u32::MAX, ..goal };
+        assert_eq!(last.moved(4, 5, ServerId(2)), Err(Status::TooBig));
+    }
+
+    #[test]
     fn maps_with_holes_or_disorder_are_refused() {
         for bad in [&[][..], &[(1, 0)], &[(0, 0), (0, 1)], &[(0, 0), (9, 1), (5, 0)], &[(0, 0x8000)], &[(0, 0), (HASH_MAX + 1, 1)]] {
             assert_eq!(map(bad), Err(Status::BadMessage), "{bad:?}");
@@ -233,6 +316,26 @@ mod tests {
     }
 
     proptest! {
+        /// A move changes the server of its hashes, and of no others.
+        #[test]
+        fn a_move_moves_what_it_says(
+            borders in proptest::collection::btree_set(1..HASH_MAX, 0..6),
+            (one, other) in (0..=HASH_MAX, 0..=HASH_MAX),
+            to in 0u16..3,
+            looks in proptest::collection::vec(0..=HASH_MAX, 8),
+        ) {
+            let ranges: Vec<_> = [0].into_iter().chain(borders).zip(0..).map(|(first, at)| Partition { first, server: ServerId(at % 3) }).collect();
+            let map = PartitionMap::new(1, ranges).unwrap();
+            let (first, last) = (one.min(other), one.max(other));
+            let moved = map.moved(first, last, ServerId(to)).unwrap();
+            let near = [first.saturating_sub(1), first, last, (last + 1).min(HASH_MAX), HASH_MAX];
+            for hash in looks.into_iter().chain(near) {
+                let is_moved = first <= hash && hash <= last;
+                prop_assert_eq!(moved.server(hash), if is_moved { ServerId(to) } else { map.server(hash) });
+            }
+            prop_assert!(moved.ranges.windows(2).all(|pair| pair[0].server != pair[1].server));
+        }
+
         /// A listing that goes from range to range by its cookies meets every name once, in the
         /// order of hashes, at its server.
         #[test]

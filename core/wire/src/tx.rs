@@ -28,6 +28,51 @@ impl Ord for TxId {
     }
 }
 
+wire_struct! {
+    /// A name that goes from one server to another.
+    pub struct MovedName {
+        /// The name.
+        pub name: Bytes,
+        /// What it leads to; that stays where it is.
+        pub handle: Handle,
+        /// What that is.
+        pub kind: FileKind,
+    }
+
+    /// Names of a directory that go from one server to another, with what the new server must know
+    /// of the directory if it knows nothing.
+    pub struct MovedNames {
+        /// The directory.
+        pub dir: Handle,
+        /// The first of their hashes.
+        pub first: u64,
+        /// The last.
+        pub last: u64,
+        /// Who holds which names then.
+        pub map: PartitionMap,
+        /// Permission bits.
+        pub mode: u32,
+        /// Owner.
+        pub uid: u32,
+        /// Group.
+        pub gid: u32,
+        /// What files in it inherit.
+        pub layout: Layout,
+        /// Last change of the names where they are.
+        pub mtime: WallTime,
+        /// Last change of the names there, or of the inode.
+        pub ctime: WallTime,
+        /// Counts the changes there.
+        pub version: u64,
+        /// Nothing of the directory stays there: what was counted there is counted here.
+        pub is_all: bool,
+        /// The hints of the directory (names and values of extended attributes).
+        pub hints: Vec<(Bytes, Bytes)>,
+        /// All names with these hashes.
+        pub names: Vec<MovedName>,
+    }
+}
+
 /// One change at one server. Preparing it checks that it is possible and locks what it touches;
 /// committing it cannot fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +189,39 @@ pub enum TxPart {
         /// Its name is in a sticky directory: only its owner may do it.
         must_own: bool,
     },
+    /// The names of a directory with these hashes, which are here, shall be elsewhere. Only a
+    /// coordinator has this part.
+    GiveNames {
+        /// The directory.
+        dir: Handle,
+        /// The first of the hashes.
+        first: u64,
+        /// The last.
+        last: u64,
+        /// Who holds which names then.
+        map: PartitionMap,
+    },
+    /// The names of a directory with these hashes, which are with the coordinator, shall be here.
+    /// Until it is decided whoever asks for them waits.
+    TakeNames {
+        /// What goes, and what is known of its directory.
+        names: MovedNames,
+    },
+    /// The names of a directory, whose inode is here, shall be spread by this map; others hold the
+    /// names that move.
+    PutMap {
+        /// The directory.
+        dir: Handle,
+        /// Who holds which names then.
+        map: PartitionMap,
+    },
+    /// The names of a directory, whose inode is here, are spread by this map and no other.
+    ExpectMap {
+        /// The directory.
+        dir: Handle,
+        /// What the coordinator believes.
+        map: PartitionMap,
+    },
     /// The right to move directories between directories, of which there is one in a file system
     /// (at metadata server 0): with it nobody else can make a cycle.
     MoveToken {},
@@ -182,6 +260,10 @@ wire_for_parts! {
     9 MakePartition { dir, map, mode, uid, gid, layout, hints }
     10 ChangePartition { dir, mode, uid, gid, atime, mtime, attributes }
     11 RemovePartition { dir, must_own }
+    12 GiveNames { dir, first, last, map }
+    13 TakeNames { names }
+    14 PutMap { dir, map }
+    15 ExpectMap { dir, map }
 }
 
 wire_struct! {

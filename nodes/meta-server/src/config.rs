@@ -7,6 +7,9 @@ use weft_serving::ServingConfig;
 /// of half a million inodes.
 const XATTR_BYTES_MAX_DEFAULT: u64 = 256 << 20;
 
+/// A directory is spread over more servers if it has more names on one.
+pub const SPLIT_NAMES_MAX_DEFAULT: u64 = 65_536;
+
 /// Everything that a metadata server needs besides its runtime.
 #[derive(Clone, Debug)]
 pub struct MetaServerConfig {
@@ -28,6 +31,8 @@ pub struct MetaServerConfig {
     /// What extended attributes may take in memory, in bytes; beyond that they are refused with "no
     /// space".
     pub xattr_bytes_max: u64,
+    /// When and how names of directories go to other servers.
+    pub split: SplitConfig,
     /// Under `sync` each change has a flush of its own, as in the synchronous mode of PVFS2: a
     /// yardstick for the journal engine, which flushes once for all that waits.
     pub flush_each: bool,
@@ -38,6 +43,24 @@ pub struct MetaServerConfig {
     pub root_uid: u32,
     /// Group of the root directory of a new file system.
     pub root_gid: u32,
+}
+
+/// When and how names of directories that are in use go to other servers.
+#[derive(Clone, Debug)]
+pub struct SplitConfig {
+    /// Most names that move as one change; fewer where that takes long.
+    pub slice_names: u32,
+    /// A directory with more names on each of its servers is spread over more servers; 0: none is.
+    pub names_max: u64,
+    /// After a directory was spread, and for so long after it was tried, it stays as it is, in
+    /// nanoseconds.
+    pub rest_ns: u64,
+}
+
+impl Default for SplitConfig {
+    fn default() -> SplitConfig {
+        SplitConfig { slice_names: 256, names_max: SPLIT_NAMES_MAX_DEFAULT, rest_ns: 10 * SECOND }
+    }
 }
 
 impl MetaServerConfig {
@@ -51,6 +74,7 @@ impl MetaServerConfig {
             patience_ns: 5 * SECOND,
             capability_ns: 3600 * SECOND as i64,
             xattr_bytes_max: XATTR_BYTES_MAX_DEFAULT,
+            split: SplitConfig::default(),
             flush_each: false,
             warn: None,
             root_uid: 0,

@@ -84,6 +84,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.expire_sessions();
             self.look_after_locks();
             self.expire_leases();
+            self.spread_large();
             self.kept(self.engine.rest().await);
             if self.rt.now() >= grace_ends {
                 self.state.borrow_mut().end_grace();

@@ -229,10 +229,13 @@ fn of_change(change: &Change) -> impl Iterator<Item = Touched<'_>> {
         Change::PutEntry { dir, name, .. } | Change::DeleteEntry { dir, name } => (Some(Touched::Name(*dir, name)), &[]),
         // What was told of the directory may have been told under a lease on it here.
         Change::PutPartition { dir, .. } | Change::DeletePartition { dir } => (Some(Touched::Object(*dir)), &[]),
+        // Nobody here will hear of changes of names that are elsewhere.
+        Change::GiveNames { dir, .. } => (Some(Touched::Names(*dir)), &[]),
         Change::PutPrepared { prepared, .. } => (None, &prepared.parts),
         // The times of a directory change with a name in it.
         Change::Touch { .. }
         | Change::TouchPartition { .. }
+        | Change::TakeNames { .. }
         | Change::PutTarget { .. }
         | Change::DeletePrepared { .. }
         | Change::PutDecided { .. }
@@ -256,6 +259,9 @@ fn of_part(part: &TxPart) -> Option<Touched<'_>> {
         | TxPart::ChangePartition { dir, .. }
         | TxPart::RemovePartition { dir, .. } => Some(Touched::Object(*dir)),
         TxPart::ChangeLinks { handle, .. } => Some(Touched::Object(*handle)),
+        TxPart::GiveNames { dir, .. } => Some(Touched::Names(*dir)),
+        // Nobody was told here of names that come, nor of attributes that are told by several.
+        TxPart::TakeNames { .. } | TxPart::PutMap { .. } | TxPart::ExpectMap { .. } => None,
         TxPart::MakeDirectory { .. } | TxPart::InheritHints { .. } | TxPart::MakePartition { .. } | TxPart::MoveToken {} => None,
     }
 }

@@ -16,7 +16,7 @@ use weft_wire::{Header, Op};
 
 use crate::engine::{Engine, Room};
 use crate::holders::Holders;
-use crate::ops::ProgramLocks;
+use crate::ops::{ProgramLocks, Ways};
 use crate::sessions::Sessions;
 use crate::step::{Doubt, Step};
 use crate::{Durability, MetaServerConfig};
@@ -50,6 +50,8 @@ pub(crate) struct Background {
     pub(crate) flushing: Cell<bool>,
     /// Requests for changes that are looked after.
     pub(crate) watchers: Cell<u32>,
+    /// Directories whose names go to other servers.
+    pub(crate) ways: Ways,
 }
 
 /// What is known of clients.

@@ -25,6 +25,9 @@ pub async fn run<R: ServerRuntime>(rt: R, mut config: MetaServerConfig) -> Resul
     check_config(&config)?;
     config.serving.durability = stored_durability(rt.disk(), &config.serving).await?;
     let mut state = State::new(settings(&config));
+    if config.split.names_max > 0 {
+        state.tell_large(config.split.names_max);
+    }
     match config.serving.engine {
         Engine::Memory => {
             root_changes(&rt, &config).into_iter().for_each(|change| state.apply_change(change));

@@ -27,9 +27,8 @@ use weft_base::{ClientId, Credentials, Handle, MILLISECOND, Nanos, Result, SECON
 use weft_journal::Lsn;
 use weft_namespace::{Change, CycleCheck, Prepared, Record, ServerPart, lead_to_made, made_directory};
 use weft_rt::{FaultPoint, ServerRuntime, join_all};
-use weft_wire::Header;
-use weft_wire::Wire;
 use weft_wire::ops::{ParentRequest, TxDecideRequest, TxId, TxPart, TxPrepareReply, TxPrepareRequest, TxStatusReply, TxStatusRequest};
+use weft_wire::{Header, Op, Wire};
 
 use crate::engine::Engine;
 use crate::ops::NameChange;
@@ -50,12 +49,12 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     // ---------------------------------------------------------------------------------------------
 
     /// Tries to carry out a change of names that concerns other servers, once. The record of the
-    /// decision carries the answer.
+    /// decision carries the answer to the request of this header, if there is one.
     ///
     /// # Errors
     /// [`Status::Conflict`] if another transaction was in the way: try again. Otherwise why it is
     /// impossible.
-    pub(crate) async fn transact(self: &Rc<Self>, header: &Header, change: &NameChange, deadline: Nanos) -> Result<Bytes> {
+    pub(crate) async fn transact(self: &Rc<Self>, header: Option<&Header>, change: &NameChange, deadline: Nanos) -> Result<Bytes> {
         let own_server = self.config.serving.server;
         // Nobody knows the directory of partitions elsewhere before it is made.
         let (made, known): (Vec<_>, Vec<_>) = change.parts.iter().cloned().partition(|part| {
@@ -87,7 +86,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     async fn transact_in(
         self: &Rc<Self>,
         stages: &[Stage],
-        header: &Header,
+        header: Option<&Header>,
         change: &NameChange,
         deadline: Nanos,
     ) -> std::result::Result<Bytes, Aborted> {
@@ -109,7 +108,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 own.parts.extend(stage.own.iter().cloned());
                 self.rt.pass(FaultPoint::TxLock).await;
                 participants.extend(stage.remote.iter().map(|(server, _)| *server));
-                let handles = self.prepare_remote(header.request.client, tx, &stage.remote, &change.who, time, deadline).await?;
+                let handles = self.prepare_remote(self.asker(header), tx, &stage.remote, &change.who, time, deadline).await?;
                 made = made.or(stage.remote.iter().zip(&handles).find_map(|((_, parts), handles)| made_directory(parts, handles)));
             }
             self.check_cycles(&change.cycles, deadline).await?;
@@ -147,7 +146,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Makes the decision: one record.
     fn decide(
         &self,
-        header: &Header,
+        header: Option<&Header>,
         tx: TxId,
         own: &Prepared,
         participants: Vec<ServerId>,
@@ -158,13 +157,21 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let body = {
             let state = self.state.borrow();
             state.commit_parts(own, &mut record);
-            let cx = weft_namespace::RequestContext { now: own.time, ..self.context(header.request.client) };
+            let cx = weft_namespace::RequestContext { now: own.time, ..self.context(self.asker(header)) };
             change.reply.body(&state, &cx, &record, made)?
         };
-        self.announce(header.request.client, &record)?;
+        self.announce(self.asker(header), &record)?;
         record.changes.push(Change::PutDecided { tx, participants });
-        self.change_and_answer(header, &mut record, &body);
+        match header {
+            Some(header) => self.change_and_answer(header, &mut record, &body),
+            None => self.change_in_flow(&mut record),
+        };
         Ok(body)
+    }
+
+    /// Who wants a transaction: a client, or this server itself.
+    fn asker(&self, header: Option<&Header>) -> ClientId {
+        header.map_or(self.shell.caller.client(), |header| header.request.client)
     }
 
     #[allow(clippy::too_many_arguments)] // the fields of one request
@@ -286,8 +293,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let mut record = Record::default();
         let handles = {
             let state = self.state.borrow();
+            let needs_room = parts.iter().any(|part| matches!(part, TxPart::TakeNames { .. }));
             match state.prepared(tx) {
                 Some(prepared) => Ok(prepared.handles.clone()),
+                None if needs_room && self.check_room_of(Op::GiveNames).is_err() => Err(Status::NoSpace),
                 None => state.prepare_parts(tx, &parts, &who, Status::Conflict).inspect(|handles| {
                     let prepared = Prepared { parts, handles: handles.clone(), time };
                     record.changes.push(Change::PutPrepared { tx, prepared });

@@ -33,6 +33,8 @@ pub const ASKED: &[Op] = &[
     Op::TxPrepare,
     Op::TxDecide,
     Op::Parent,
+    Op::Split,
+    Op::GiveNames,
     Op::Write,
     Op::Read,
     Op::ObjectStat,

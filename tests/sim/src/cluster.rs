@@ -7,7 +7,7 @@ use std::rc::Rc;
 use weft_base::{ClientId, ClusterMap, FsId, MILLISECOND, Nanos, SECOND, ServerEntry, ServerId};
 use weft_client::{Client, ClientOptions};
 use weft_data_server::{CacheConfig, DataServerConfig, WriteBack};
-use weft_meta_server::{MetaServerConfig, ServingConfig};
+use weft_meta_server::{MetaServerConfig, ServingConfig, SplitConfig};
 use weft_rt::Runtime;
 use weft_rt_sim::{Control, NodeConfig, NodeId, Random, Sim, SimRt};
 use weft_sched::LayerKind;
@@ -36,6 +36,8 @@ pub struct ClusterConfig {
     pub checkpoint_bytes: u64,
     /// Datafiles of a file; 0: one on every data server.
     pub stripe_width: u16,
+    /// Names that go to another server as one change, at most.
+    pub slice_names: u32,
 }
 
 /// The batch interval in nanoseconds.
@@ -68,6 +70,7 @@ impl ClusterConfig {
             segment_bytes: 1 << 20,
             checkpoint_bytes: 4 << 20,
             stripe_width: 0,
+            slice_names: 256,
         }
     }
 
@@ -89,6 +92,7 @@ impl ClusterConfig {
             // Small enough for checkpoints within a short history in half of all seeds.
             checkpoint_bytes: if random.coin() { 2 << 10 } else { 1 << 20 },
             stripe_width: random.below(3) as u16,
+            slice_names: 256,
         }
     }
 }
@@ -136,7 +140,8 @@ impl Cluster {
             checkpoint_bytes: config.checkpoint_bytes,
             ..ServingConfig::new(server, map.clone(), key.clone())
         };
-        let meta = MetaServerConfig { session_grace_ns: GRACE_NS, ..MetaServerConfig::new(serving(ServerId(0))) };
+        let split = SplitConfig { slice_names: config.slice_names, ..SplitConfig::default() };
+        let meta = MetaServerConfig { session_grace_ns: GRACE_NS, split, ..MetaServerConfig::new(serving(ServerId(0))) };
         let data = DataServerConfig { cache: config.cache(), ..DataServerConfig::new(serving(ServerId::data(0))) };
         let servers = Servers::start_with_clocks(sim, &meta, &data, |server| config.server_skew_ns(server));
         let nodes = servers.nodes().iter().map(|(_, node)| *node).collect();

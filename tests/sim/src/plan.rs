@@ -64,6 +64,8 @@ pub struct Plan {
     /// The names of all directories but the root are spread over several metadata servers; over how
     /// many, as the hint says it.
     pub presplit: Option<&'static str>,
+    /// Clients let directories be spread over other servers now and then.
+    pub moves: bool,
     /// Longest pause of a client between two operations, in nanoseconds.
     pub pause_max_ns: u64,
     /// Deadline of an operation, in nanoseconds.
@@ -111,6 +113,7 @@ impl Plan {
             follow: seed % 3 == 1,
             leases: false,
             presplit: None,
+            moves: false,
             pause_max_ns: if random.below(4) == 0 { 0 } else { 2 * duration / per_client },
             deadline_ns: if fault_profile != FaultProfile::Calm && random.below(5) == 0 { 700 * MILLISECOND } else { 30 * SECOND },
             faults: faults(fault_profile, duration, &mut random),
@@ -166,20 +169,24 @@ impl Plan {
         }
     }
 
-    /// What `seed` stands for where the names of directories are spread over servers; in every
-    /// second seed with leases, in every third with transactions that are held up.
+    /// What `seed` stands for where the names of directories are spread over servers, from their
+    /// birth, while they are used, or both; in every second seed with leases, in every third with
+    /// transactions that are held up.
     pub fn split(seed: u64, operations: Option<usize>) -> Plan {
         let plan = if seed.is_multiple_of(2) { Plan::leased(seed, operations) } else { Plan::new(seed, operations) };
         let mut random = Random::new(seed ^ 0x0000_5911_7D14_EC70);
         let meta = random.between(2, 4) as usize;
         let delays = if seed.is_multiple_of(3) { Plan::held_up(meta, &mut random) } else { Vec::new() };
         let presplit = if random.below(3) == 0 { "2" } else { "all" };
+        // Of directories that are spread from the beginning, of others, or of both.
+        let (moves, is_presplit) = (seed % 4 != 2, seed.is_multiple_of(2));
         Plan {
-            presplit: Some(presplit),
+            presplit: is_presplit.then_some(presplit),
+            moves,
             mix: if random.below(4) == 0 { OperationMix::Renames } else { plan.mix },
             names: random.between(3, 6) as u8,
             delays,
-            cluster: ClusterConfig { meta, ..plan.cluster },
+            cluster: ClusterConfig { meta, slice_names: random.between(1, 3) as u32, ..plan.cluster },
             ..plan
         }
     }

@@ -109,7 +109,7 @@ pub fn run_plan(plan: &Plan, verbose: bool) -> Report {
         fault_profile: plan.fault_profile,
         grows: !plan.joins.is_empty(),
         leases: plan.leases,
-        splits: plan.presplit.is_some(),
+        splits: plan.presplit.is_some() || plan.moves,
         operations: events.iter().filter(|event| event.client != 0).count(),
         unanswered: events.iter().filter(|event| event.end == u64::MAX).count(),
         asked: run.stage.asked.clone(),
@@ -197,7 +197,7 @@ impl<'a> Run<'a> {
         // Files of the first directory have strips in every fourth seed with data.
         let strips = (self.plan.with_data && self.plan.seed.is_multiple_of(4)).then(|| self.plan.cluster.strips());
         let presplit = self.plan.presplit;
-        self.stage.shared.borrow_mut().history.splits = presplit.is_some();
+        self.stage.shared.borrow_mut().history.splits = presplit.is_some() || self.plan.moves;
         self.stage.wait_for_servers()?;
         self.stage.with_auditor(async move |worker| {
             if let Some(presplit) = presplit {
@@ -233,8 +233,8 @@ impl<'a> Run<'a> {
 
     /// All clients work.
     fn work(&mut self, operations: usize) -> Result<(), String> {
-        let Plan { mix, names, dirs, with_data, follow, .. } = *self.plan;
-        let choices = Choices { mix, names, dirs: usize::from(dirs) + 1, with_data, follow };
+        let Plan { mix, names, dirs, with_data, follow, moves, .. } = *self.plan;
+        let choices = Choices { mix, names, dirs: usize::from(dirs) + 1, with_data, follow, moves };
         let pause = self.plan.pause_max_ns;
         self.for_all_clients(async move |worker| worker.work(operations, choices, pause).await)
     }

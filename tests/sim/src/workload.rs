@@ -102,6 +102,8 @@ pub struct Choices {
     pub with_data: bool,
     /// Clients seldom pause, and often look at once at what they or others have changed.
     pub follow: bool,
+    /// Names of directories are let go to other servers now and then.
+    pub moves: bool,
 }
 
 /// One client at work.
@@ -145,9 +147,24 @@ impl Worker {
                 let until = self.client.rt().now() + self.random.below(pause_max_ns);
                 self.client.rt().sleep_until(until).await;
             }
+            if choices.moves && self.random.below(4) == 0 {
+                self.spread(choices.dirs).await;
+            }
             let action = self.choose(choices);
             self.act(action).await;
         }
+    }
+
+    /// Lets some directory be spread over some servers. No part of the history: nothing but the
+    /// places of names follows from it.
+    async fn spread(&mut self, preferred: usize) {
+        let (dir, servers) = {
+            let dirs = &self.shared.borrow().dirs;
+            let known = if self.random.below(4) == 0 { dirs.len() } else { preferred.min(dirs.len()) };
+            (dirs[self.random.below(known as u64) as usize], self.random.between(1, 4) as u16)
+        };
+        // It may be gone, or its server down.
+        drop(self.client.split_directory(&Credentials::ROOT, dir, servers).await);
     }
 
     /// Gives a directory the hints for the distribution `varstrip`. No part of the history: only

@@ -59,6 +59,8 @@ fn directories_over_servers_are_like_any_other() {
     let mut counts: BTreeMap<FaultProfile, usize> = BTreeMap::new();
     // What is told of a directory that was made is asked for at all its servers at once.
     good(&run_plan(&Plan::split(1578, None), false));
+    // A lease ends at the server of an inode when that of the name has restarted.
+    good(&run_plan(&Plan::split(14768, None), false));
     for seed in 0..150 {
         let plan = Plan::split(seed, None);
         let count = counts.entry(plan.fault_profile).or_default();

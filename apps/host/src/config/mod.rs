@@ -62,6 +62,8 @@ pub struct Config {
     pub durability: Durability,
     /// The interval of `batch`, in milliseconds.
     pub batch_interval_ms: u64,
+    /// A directory with more names on a metadata server is spread over more of them; 0: none is.
+    pub split_names: Option<u64>,
     /// What decides about the order of accesses to the disks of data servers.
     pub cache_layer: LayerKind,
     /// Data servers go to their disks past the page cache.
@@ -188,6 +190,7 @@ impl Config {
             engine: fs.engine.unwrap_or(Engine::Journal),
             durability: fs.durability.unwrap_or(Durability::Batch),
             batch_interval_ms,
+            split_names: fs.split_names,
             cache_layer: fs.cache_layer.unwrap_or(usual_layer(fs.direct_io.unwrap_or(false))),
             direct_io: fs.direct_io.unwrap_or(false),
             shared_memory: fs.shared_memory.unwrap_or(true),
@@ -223,6 +226,7 @@ struct RawFs {
     #[serde(default, deserialize_with = "by_name")]
     durability: Option<Durability>,
     batch_interval_ms: Option<Spanned<u64>>,
+    split_names: Option<u64>,
     #[serde(default, deserialize_with = "by_name")]
     cache_layer: Option<LayerKind>,
     direct_io: Option<bool>,

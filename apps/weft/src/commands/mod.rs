@@ -29,6 +29,7 @@ mod rm;
 mod run;
 pub mod serve;
 mod set;
+mod split;
 mod stat;
 mod status;
 mod sweep;
@@ -93,6 +94,7 @@ enum Command {
     Ln(ln::Args),
     Xattr(xattr::Args),
     Hint(hint::Args),
+    Split(split::Args),
     Set(set::Args),
     Df(df::Args),
     Du(du::Args),
@@ -153,6 +155,7 @@ impl Cli {
             Command::Ln(args) => args.run(common),
             Command::Xattr(args) => args.run(common),
             Command::Hint(args) => args.run(common),
+            Command::Split(args) => args.run(common),
             Command::Set(args) => args.run(common),
             Command::Df(args) => args.run(common),
             Command::Du(args) => args.run(common),

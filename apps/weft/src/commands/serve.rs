@@ -14,7 +14,7 @@ use weft_host::process;
 use weft_host::process::{HangUp, PidFile, StopSignals};
 use weft_host::state::{StateDir, make_private_dir};
 use weft_host::stores;
-use weft_meta_server::{MetaServerConfig, Process, ServingConfig};
+use weft_meta_server::{MetaServerConfig, Process, ServingConfig, SplitConfig};
 use weft_rt_real::{Address, DiskConfig, Level, Log, ShardConfig, StopHandle, write_line};
 use weft_wire::ClusterKey;
 use weft_wire::ops::{TraceReply, TraceRequest, TraceService};
@@ -125,7 +125,9 @@ impl Args {
         match server.id.role() {
             ServerRole::Meta => {
                 let (root_uid, root_gid) = (config.root_uid, config.root_gid);
-                let settings = MetaServerConfig { root_uid, root_gid, warn: Some(warn), ..MetaServerConfig::new(serving) };
+                let usual = SplitConfig::default();
+                let split = SplitConfig { names_max: config.split_names.unwrap_or(usual.names_max), ..usual };
+                let settings = MetaServerConfig { root_uid, root_gid, split, warn: Some(warn), ..MetaServerConfig::new(serving) };
                 ended(&server.name, weft_rt_real::serve(shard, |rt| weft_meta_server::run(rt, settings))?)?;
             }
             ServerRole::Data => {

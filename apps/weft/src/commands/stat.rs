@@ -52,6 +52,9 @@ struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     strips: Option<String>,
     data_servers: Vec<String>,
+    /// The metadata servers that hold names of a directory, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    names_on: Vec<String>,
 }
 
 impl Args {
@@ -82,6 +85,11 @@ fn row(fs: &Fs, path: &[u8], attr: &Attr) -> Result<Row> {
         true => Some(fs.run_at(path, fs.client.strips(attr.handle, &attr.layout))?.to_string()),
         false => None,
     };
+    let names_on = match attr.kind {
+        FileKind::Directory => fs.run_at(path, fs.client.servers_of_names(attr.handle))?,
+        _ => Vec::new(),
+    };
+    let names_on = if names_on.len() > 1 { names_on.into_iter().map(name).collect() } else { Vec::new() };
     Ok(Row {
         path: format!("{}:{}", fs.name, String::from_utf8_lossy(path)),
         handle: attr.handle.to_string(),
@@ -103,6 +111,7 @@ fn row(fs: &Fs, path: &[u8], attr: &Attr) -> Result<Row> {
         data_servers: (0..width)
             .map(|index| map.data_server(&attr.layout, index).map_or_else(|_| "a server that is not known yet".into(), name))
             .collect(),
+        names_on,
     })
 }
 
@@ -121,6 +130,9 @@ fn text(row: &Row, attr: &Attr) -> String {
         text += &format!("  takes:    {} at its data servers\n", human_bytes(row.allocated_bytes));
         let stripes = row.strips.clone().unwrap_or_else(|| human_bytes(row.stripe_bytes.into()));
         text += &format!("  striping: {stripes} on {}\n", row.data_servers.join(", "));
+    }
+    if !row.names_on.is_empty() {
+        text += &format!("  names:    on {}\n", row.names_on.join(", "));
     }
     text
 }

@@ -31,6 +31,7 @@ impl State {
             // are still in the hands of the transaction that has made it.
             Err(Status::WrongServer) => {
                 self.transactions.locks.check_decided(handle)?;
+                self.transactions.locks.check_range(handle)?;
                 self.prepare_partition(handle, Status::WrongServer)?
             }
             inode => inode?,

@@ -90,7 +90,7 @@ impl State {
         self.prepare_parts(tx, &parts, slice.who, Status::Busy)?;
         record.changes.push(Change::DeleteEntry { dir, name });
         match self.inode(handle)? {
-            _ if kind == FileKind::Directory => record.changes.push(Change::DeleteInode { handle }),
+            _ if kind == FileKind::Directory => self.remove_directory(handle, record),
             inode if inode.nlink <= 1 => record.changes.push(self.change_links(handle, inode, -1, slice.now)),
             _ => *slice.linked.entry(handle).or_default() += 1,
         }

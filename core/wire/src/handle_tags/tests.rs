@@ -1,9 +1,9 @@
-use weft_base::{Credentials, FileKind, ROOT_HANDLE, ServerRole};
+use weft_base::{Credentials, FileKind, ROOT_HANDLE, ServerId, ServerRole};
 
 use super::*;
 use crate::ops::{
-    CloseManyRequest, CloseRequest, DirEntry, DirTarget, FoundName, GetAttrManyRequest, GetAttrRequest, LinkRequest, LookupManyReply,
-    LookupManyRequest, LookupReply, NamesInDir, OpenFile, ReclaimRequest, RenameRequest,
+    CloseManyRequest, CloseRequest, DirEntry, DirTarget, FoundName, GetAttrManyRequest, GetAttrRequest, GiveNamesRequest, LinkRequest,
+    LookupManyReply, LookupManyRequest, LookupReply, NamesInDir, OpenFile, PartitionMap, ReclaimRequest, RenameRequest,
 };
 
 const SERVER: ClusterKey = ClusterKey([7; 32]);
@@ -29,6 +29,11 @@ fn who() -> Credentials {
 
 /// The shortest request of zeros that can be read; with one 8, where it needs a kind of object.
 fn of_zeros(op: Op) -> Request {
+    if op == Op::GiveNames {
+        // Its map must make sense.
+        let (dir, map, to) = (Handle(0), PartitionMap::whole(ServerId(0)), ServerId(0));
+        return Request::GiveNames(GiveNamesRequest { dir, map, first: 0, last: 0, to, names_max: 0 });
+    }
     let read = |bytes: Vec<u8>| Request::of(op, bytes.into()).ok();
     let with_kind = |len: usize, at: usize| (0..len).map(|index| if index == at { FileKind::File as u8 } else { 0 }).collect();
     let zeros = (0..600).find_map(|len| read(vec![0; len]));
@@ -69,8 +74,8 @@ fn no_operation_takes_a_guessed_handle() {
         let is_a_list = requests(GUESSED, GUESSED).iter().any(|list| list.op() == *op && named == 0);
         // An operation of metadata servers that needs no tag names no object, or is refused as a
         // whole to limited keys.
-        let names_none = matches!(op, Op::SyncMeta | Op::Notices | Op::TxPrepare | Op::TxDecide | Op::TxStatus);
-        let names_none = names_none || op.allowed_by() == AllowedBy::UnlimitedKey;
+        let names_none = matches!(op, Op::SyncMeta | Op::Notices);
+        let names_none = names_none || matches!(op.allowed_by(), AllowedBy::UnlimitedKey | AllowedBy::ServersKey);
         let expected = op.role() == Some(ServerRole::Meta) && !names_none && !is_a_list;
         assert_eq!((refused, op.needs_tags() && named > 0), (expected, expected), "{}", op.name());
         // The object for dashboards is one of those that it names.

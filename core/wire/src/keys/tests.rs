@@ -97,7 +97,9 @@ fn a_key_that_needs_tags_is_told_nothing_of_others() {
 #[test]
 fn a_key_that_only_reads_changes_nothing() {
     let access = KeyRights { is_read_only: true, ..KeyRights::CLIENT };
-    for op in [Op::Create, Op::Mkdir, Op::Unlink, Op::Rename, Op::SetAttr, Op::SetXattr, Op::RemoveXattr, Op::Write, Op::ObjectRemove] {
+    for op in
+        [Op::Create, Op::Mkdir, Op::Unlink, Op::Rename, Op::SetAttr, Op::SetXattr, Op::RemoveXattr, Op::Write, Op::ObjectRemove, Op::Split]
+    {
         assert_eq!(access.check_operation(op), Err(Status::KeyReadsOnly), "{op:?}");
     }
     for op in [Op::Lookup, Op::ReadDir, Op::Open, Op::Close, Op::Read, Op::ObjectStat, Op::Ping] {

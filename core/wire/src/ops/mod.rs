@@ -12,6 +12,7 @@ mod mount;
 mod names;
 mod row;
 mod server;
+mod split;
 mod trace;
 mod trees;
 mod watch;
@@ -30,12 +31,13 @@ pub use self::mount::*;
 pub use self::names::*;
 pub use self::row::*;
 pub use self::server::*;
+pub use self::split::*;
 pub use self::trace::*;
 pub use self::trees::*;
 pub use self::watch::*;
 pub use crate::disk_use::DiskUse;
 use crate::handle_tags::Tagged;
-pub use crate::partition::{Partition, PartitionMap};
+pub use crate::partition::{Move, Partition, PartitionMap};
 pub use crate::tx::*;
 use crate::{Rights, Wire};
 
@@ -302,6 +304,8 @@ operations! {
     /// Remove many names, and what they lead to.
     25 RemoveEntries(RemoveEntriesRequest) -> RemoveEntriesReply, Meta "server of the names",
         once, Freed, MetaChange, by User, traced "removeentries", about at.dir, tells nothing each left.handle;
+    /// Spread the names of a directory over servers, or how does it go on?
+    26 Split(SplitRequest) -> SplitReply, Meta "server of the inode", reads, Needed, Other, by User, traced "split", about dir;
 
     // Metadata servers, by handle.
     /// Attributes.
@@ -397,6 +401,9 @@ operations! {
     /// The parent of a directory.
     67 Parent(ParentRequest) -> ParentReply, Meta "server of the directory",
         reads, Untouched, MetaRead, by Handle, traced "parent", about dir;
+    /// Let names of a directory go to another server.
+    68 GiveNames(GiveNamesRequest) -> GiveNamesReply, Meta "server of the names",
+        reads, Needed, Other, by ServersKey, traced "givenames", about dir;
 
     // Data servers.
     /// Write pieces of a datafile; the bytes are the bulk data.

@@ -11,13 +11,13 @@ mod silent;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, DataTime, FileKind, Handle, ServerId, Status, set_id_bits};
+use weft_base::{Attr, Credentials, DataTime, FileKind, Handle, Status, set_id_bits};
 use weft_call::run_window;
 use weft_layout::file_bytes;
 use weft_rt::Runtime;
 use weft_wire::ops::{
-    FileState, GetAttrRequest, GetXattrRequest, ListXattrRequest, ObjectStatRequest, RemoveXattrRequest, SetAttrRequest, SetTime,
-    SetXattrRequest,
+    FileState, GetAttrRequest, GetXattrRequest, ListXattrRequest, ObjectStatRequest, PartitionMap, RemoveXattrRequest, SetAttrRequest,
+    SetTime, SetXattrRequest,
 };
 use weft_wire::{Capability, LeaseScope};
 
@@ -51,7 +51,7 @@ enum Judged {
     /// Others may have written: the data servers know.
     AskData(Attr, Capability, Option<Arc<OpenInode>>),
     /// A directory with names at these servers: its owner tells of what is there only.
-    AskPartitions(Attr, Vec<ServerId>),
+    AskPartitions(Attr, PartitionMap),
 }
 
 impl<R: Runtime> Client<R> {
@@ -126,7 +126,7 @@ impl<R: Runtime> Client<R> {
         let (attr, capability, inode) = match self.judge(&state, asked) {
             Judged::Settled(settled) => return Ok(settled),
             Judged::AskData(attr, capability, inode) => (attr, capability, inode),
-            Judged::AskPartitions(attr, servers) => return Box::pin(self.settle_with_partitions(flow, attr, servers, asked)).await,
+            Judged::AskPartitions(attr, map) => return Box::pin(self.settle_with_partitions(flow, attr, map, asked)).await,
         };
         let settled = Box::pin(self.settle_with_data(flow, attr, capability)).await?;
         if let Settled::Exact(attr) | Settled::Later(attr) = &settled {
@@ -149,7 +149,7 @@ impl<R: Runtime> Client<R> {
         if let Some(map) = &state.partitions {
             self.inner.knowledge.partitions.learn(attr.handle, map);
             if map.is_split(attr.handle) {
-                return Judged::AskPartitions(attr, map.servers());
+                return Judged::AskPartitions(attr, map.clone());
             }
         }
         let inode = match attr.kind {

@@ -462,8 +462,12 @@ impl Inner {
             // Looked at when an object is: there may be many.
             Ended::AnyObject => {}
             Ended::Directory(dir) => {
-                let Some(held) = self.directories.remove(dir) else { return };
-                self.names -= held.names.len();
+                let held = self.directories.remove(dir);
+                self.names -= held.as_ref().map_or(0, |held| held.names.len());
+                let Some(held) = held.filter(|held| !held.is_spread) else {
+                    // Other servers may have told of objects than those that have told the names.
+                    return self.objects.retain(|_, told| told.under != *dir);
+                };
                 for (handle, _) in held.names.into_values().filter_map(Name::led).chain([(*dir, FileKind::Directory)]) {
                     if self.objects.get(&handle).is_some_and(|told| told.under == *dir) {
                         self.objects.remove(&handle);

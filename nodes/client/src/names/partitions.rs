@@ -6,9 +6,9 @@
 //! tries again. Maps are kept only for directories whose map says more than "everything at the
 //! owner".
 
-use weft_base::{Handle, ServerId, Status};
+use weft_base::{Credentials, Handle, ServerId, Status};
 use weft_rt::Runtime;
-use weft_wire::ops::{DirTarget, FileState, GetAttrRequest, PartitionMap};
+use weft_wire::ops::{DirTarget, FileState, GetAttrRequest, PartitionMap, SplitReply, SplitRequest};
 use weft_wire::{LeaseScope, Operation};
 
 use crate::flow::Flow;
@@ -115,6 +115,19 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("getattr", dir);
         self.learn_partitions(&self.get_state(flow, dir).await?);
         self.servers_of_dir(flow, dir).await
+    }
+
+    /// Lets the names of a directory be spread over so many metadata servers from now on (1: with
+    /// that of its inode; beyond all there are: over all); 0: only asks how that goes on.
+    ///
+    /// # Errors
+    /// [`Status::NotPermitted`] unless it is the directory's owner who asks;
+    /// [`Status::NotDirectory`]; [`Status::Stale`] if it is gone; servers that do not answer.
+    pub async fn split_directory(&self, who: &Credentials, dir: Handle, servers: u16) -> Result<SplitReply> {
+        let flow = self.flow("split", dir);
+        let reply = self.call(flow, self.owner(flow, dir).await?, &SplitRequest { dir, servers, who: who.clone() }).await?;
+        self.inner.knowledge.partitions.learn(dir, &reply.map);
+        Ok(reply)
     }
 
     /// The servers that hold names of a directory, as far as this client knows.

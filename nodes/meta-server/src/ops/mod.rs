@@ -11,6 +11,7 @@ mod reap;
 mod rename;
 mod rmdir;
 mod sizes;
+mod split;
 mod spread;
 mod times;
 mod truncate;
@@ -31,6 +32,7 @@ use crate::step::Step;
 
 pub(crate) use locks::ProgramLocks;
 pub(crate) use names::{NameChange, NameReply};
+pub(crate) use split::Ways;
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Executes an admitted request.
@@ -40,6 +42,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(crate) fn execute(self: &Rc<Self>, peer: PeerId, header: &Header, request: Request) -> Result<Step> {
         match request {
             Request::TxStatus(request) => answer(&self.tx_status(&request)),
+            Request::Split(request) => self.split(&request),
+            Request::GiveNames(request) => {
+                let this = Rc::clone(self);
+                Ok(self.start_question(peer, header, async move { this.give_names(&request).await.map(|reply| reply.to_bytes()) }))
+            }
             Request::SyncMeta(_) => Ok(self.start_question(peer, header, Rc::clone(self).sync_meta())),
             Request::Reclaim(request) => self.reclaim(header, &request),
             Request::Notices(request) => self.notices(peer, header, &request),

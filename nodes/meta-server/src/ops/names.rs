@@ -226,11 +226,12 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 Step::Answer(body, _) => Ok(body),
                 Step::WhenDurable(..) | Step::Later => Err(Status::Busy),
             },
-            Planned::Change(change) => match self.transact(header, &change, deadline).await {
-                // A directory that goes is split.
+            Planned::Change(change) => match self.transact(Some(header), &change, deadline).await {
+                // A directory that goes is split, or names have moved: then it is planned anew.
                 Err(Status::StaleMap) => {
                     let change = self.over_partitions(change, deadline).await?;
-                    self.transact(header, &change, deadline).await
+                    let outcome = self.transact(Some(header), &change, deadline).await;
+                    outcome.map_err(|status| if status == Status::StaleMap { Status::Conflict } else { status })
                 }
                 result => result,
             },

@@ -50,6 +50,9 @@ impl Subject {
 pub fn requests(about: &Subject) -> Vec<Request> {
     let mut requests = chosen(about);
     requests.extend(data::chosen(about));
+    // Its map must make sense. A hash that no name has.
+    let map = PartitionMap::whole(about.dir.server());
+    requests.push(Request::GiveNames(GiveNamesRequest { dir: about.dir, map, first: 1, last: 1, to: ServerId(1), names_max: 1 }));
     for op in Op::ALL {
         if requests.iter().all(|request| request.op() != *op) {
             let zeros = (0..ZEROS_MAX).find_map(|len| Request::decode(op.code(), vec![0; len].into()).ok());
@@ -243,6 +246,7 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
     let capability = Some(about.capability(Rights::READ));
     let partitions =
         PartitionMap::new(1, vec![Partition { first: 0, server: ServerId(0) }, Partition { first: 1 << 62, server: ServerId(1) }]).ok();
+    let whole = PartitionMap::whole(ServerId(1));
     let state = FileState { attr, ask_data: capability, partitions };
     let entry = |name: &'static [u8], cookie| DirEntry {
         name: Bytes::from_static(name),
@@ -339,6 +343,8 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         ),
         with_number(Op::LookupMany, &LookupManyReply { found: vec![Ok(found), Err(Status::Stale)] }.to_bytes()),
         with_number(Op::RemoveEntries, &RemoveEntriesReply { files: 3, directories: 1, left: vec![left], until: 4711, dir }.to_bytes()),
+        with_number(Op::Split, &SplitReply { map: whole.clone(), goal: Some(whole), moved_names: 512, why: 5 }.to_bytes()),
+        with_number(Op::GiveNames, &GiveNamesReply { names: 256 }.to_bytes()),
         with_number(Op::GetAttr, &state.to_bytes()),
         with_number(Op::GetAttrMany, &GetAttrManyReply { states: vec![Ok(state.clone()), Err(Status::Stale)] }.to_bytes()),
         with_number(Op::Open, &OpenReply { state, capability: about.capability(Rights::WRITE) }.to_bytes()),

@@ -142,3 +142,16 @@ fn a_notice_about_what_was_just_made_is_not_overlooked() {
     tell(&leased, asked(&leased), 2);
     assert_eq!(believed(&leased), Some(2));
 }
+
+#[test]
+fn a_lease_that_ends_ends_what_its_server_told_of_objects_whoever_told_the_names() {
+    let (owner, leased) = (ServerId(META.0 + 1), begun());
+    let dir = Handle::new(owner, 9);
+    leased.renewed(owner, 1, Nanos(1000));
+    leased.told_names(asked(&leased), NOW, (dir, META), [(&name(), Some((FILE, FileKind::File)), Some(&state(FILE, 1)))]);
+    // The owner of the directory restarts: what it has not told stays.
+    leased.notice(owner, &LeaseNotice::Everything {});
+    assert!(leased.state(FILE, NOW).is_some());
+    leased.notice(META, &LeaseNotice::Directory { dir });
+    assert!(leased.state(FILE, NOW).is_none());
+}

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use weft_base::{ClientId, Handle, Result, ServerId};
 use weft_namespace::{Change, PartitionInode};
-use weft_wire::ops::TxId;
+use weft_wire::ops::{MovedName, TxId};
 use weft_wire::{Reader, Wire};
 
 /// First bytes of keys, in the order in which rows are applied.
@@ -66,6 +66,15 @@ pub(crate) fn rows_of(change: &Change, mut put: impl FnMut(Owner, RowChange)) {
         Change::Touch { handle, .. } => put(Server, Touch(of_handle(kind::INODE, *handle), change.clone())),
         Change::PutEntry { dir, name, .. } => put(Object(*dir), Put(of_name(kind::ENTRY, *dir, name), value(change))),
         Change::DeleteEntry { dir, name } => put(Object(*dir), Delete(of_name(kind::ENTRY, *dir, name))),
+        Change::GiveNames { dir, names } => {
+            names.iter().for_each(|name| put(Object(*dir), Delete(of_name(kind::ENTRY, *dir, name))));
+        }
+        Change::TakeNames { dir, names } => {
+            for MovedName { name, handle, kind } in names {
+                let entry = Change::PutEntry { dir: *dir, name: name.clone(), handle: *handle, kind: *kind };
+                put(Object(*dir), Put(of_name(kind::ENTRY, *dir, name), value(&entry)));
+            }
+        }
         Change::PutTarget { handle, .. } => put(Object(*handle), Put(of_handle(kind::TARGET, *handle), value(change))),
         Change::PutXattr { handle, name, .. } => put(Object(*handle), Put(of_name(kind::XATTR, *handle, name), value(change))),
         Change::DeleteXattr { handle, name } => put(Object(*handle), Delete(of_name(kind::XATTR, *handle, name))),

@@ -1,0 +1,119 @@
+//! `weft split`: over how many metadata servers the names of a directory are spread, while it is
+//! used.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use serde_json::json;
+use weft_base::{FileKind, Status};
+use weft_host::connect::{Common, FsPlace};
+use weft_host::output::{print, print_json, show_name, tell_plainly};
+use weft_wire::ops::SplitReply;
+
+/// How often is asked how far it is.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Spread the names of a directory over more or fewer metadata servers, while it is used
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  weft split ~/fs:/scratch/job-17 all
+  weft split ~/fs:/scratch/job-17
+
+Names move slice by slice; files stay where they are. 1: all names with the server of the directory.
+Directories with more names than split_names of the configuration are spread by their server itself.")]
+pub struct Args {
+    /// The directory
+    #[arg(value_name = "FS:/PATH")]
+    place: OsString,
+    /// Over so many servers, or all; without it: only say how it is
+    #[arg(value_name = "N|all", value_parser = parse_servers)]
+    servers: Option<u16>,
+    /// Do not wait until all names have moved
+    #[arg(long, requires = "servers")]
+    no_wait: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_servers(text: &str) -> Result<u16, String> {
+    match text {
+        "all" => Ok(u16::MAX),
+        _ => text.parse().ok().filter(|servers| *servers > 0).ok_or_else(|| "give a number from 1 on, or all".to_string()),
+    }
+}
+
+impl Args {
+    pub fn run(self, common: &Common) -> Result<ExitCode> {
+        let at = FsPlace::open(&self.place, common)?;
+        let (fs, shown) = (&at.fs, format!("{}:{}", at.fs.name, show_name(&at.path)));
+        let attr = fs.stat(&at.path, true)?;
+        if attr.kind != FileKind::Directory {
+            bail!("{shown} is no directory");
+        }
+        let ask = |servers: u16| fs.run(fs.client.split_directory(&fs.who, attr.handle, servers));
+        let mut state = match ask(self.servers.unwrap_or(0)) {
+            Err(error) if error.status == Status::NotPermitted => bail!("{shown}: only its owner says where its names are"),
+            state => state.map_err(|error| fs.explain(&at.path, error))?,
+        };
+        let mut told = state.moved_names;
+        while self.servers.is_some() && !self.no_wait && state.goal.is_some() {
+            std::thread::sleep(LOOK);
+            state = ask(0).map_err(|error| fs.explain(&at.path, error))?;
+            if state.moved_names > told && !self.json {
+                told = state.moved_names;
+                tell_plainly(&format!("{told} names have moved"));
+            }
+        }
+        match self.json {
+            true => print_json(&json(&state))?,
+            false => print(&text(&state))?,
+        }
+        let has_failed = self.servers.is_some() && !self.no_wait && state.why != 0;
+        if has_failed {
+            bail!("{shown}: not all names could move: {}", Status::from_code(state.why));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn names_on(state: &SplitReply) -> Vec<String> {
+    state.map.servers().iter().map(ToString::to_string).collect()
+}
+
+fn json(state: &SplitReply) -> serde_json::Value {
+    json!({
+        "names_on": names_on(state),
+        "map_epoch": state.map.epoch(),
+        "is_under_way": state.goal.is_some(),
+        "moved_names": state.moved_names,
+    })
+}
+
+fn text(state: &SplitReply) -> String {
+    let mut text = format!("names on {}\n", names_on(state).join(", "));
+    if let Some(goal) = &state.goal {
+        let servers: Vec<String> = goal.servers().iter().map(ToString::to_string).collect();
+        text += &format!("on their way to {}; {} have moved\n", servers.join(", "), state.moved_names);
+        if state.why != 0 {
+            text += &format!("the last step failed: {}; it is tried again\n", Status::from_code(state.why));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_servers() {
+        assert_eq!((parse_servers("all"), parse_servers("3")), (Ok(u16::MAX), Ok(3)));
+        for wrong in ["0", "-1", "many", "99999999"] {
+            assert!(parse_servers(wrong).unwrap_err().contains("or all"));
+        }
+    }
+}
