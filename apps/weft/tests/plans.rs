@@ -133,6 +133,15 @@ fn what_no_memory_could_hold_is_refused() {
         let message = refusal(&format!("profile = \"pvs-2009\"\n{head}\n[[workload]]\nkind = \"interleaved\"\n{load}\n"));
         assert!(message.contains(expected), "{message}");
     }
+    for (step, said) in [
+        ("do = \"send\"; bytes = 8; to = 9", "workload.step.to: there is no rank 9: there are "),
+        ("do = \"recv\"; from = 9", "workload.step.from: there is no rank 9: there are "),
+        ("do = \"bcast\"; bytes = 8; root = 9", "workload.step.root: there is no rank 9: there are "),
+        ("do = \"barrier\"; rank = 9", "workload.step.rank: there is no rank 9: there are "),
+    ] {
+        let said_there = refusal(&program(&[step]));
+        assert!(said_there.contains(said), "{said_there}");
+    }
     let steps = ["do = \"open\"; file = \"f\"", "do = \"write\"; file = \"f\"; bytes = 1; blocks = 4_000_000_000; stride = 2"];
     assert!(refusal(&program(&steps)).contains("the program names more than 50000000 blocks"));
     let database = "profile = \"pvs-2009\"\n[[workload]]\nkind = \"database\"\nturns = 4_000_000_000_000\n";

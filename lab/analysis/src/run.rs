@@ -1,6 +1,7 @@
 //! A run that is looked at: its files on one time line, its lanes, and what is found out in the
 //! background once the page can be shown.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -259,6 +260,14 @@ impl Run {
     /// The spans of a node by their positions.
     pub fn spans_of(&self, node: usize) -> Spans<'_> {
         Spans { times: self.merged.events.node_times(node), origin: self.origin_ns }
+    }
+
+    /// Clients and servers that did something: of a host of which only statistics were recorded
+    /// there is no span.
+    pub fn clients_and_servers(&self) -> (usize, usize) {
+        let nodes: BTreeSet<usize> = self.lanes.lanes.iter().map(|lane| lane.node).collect();
+        let servers = self.merged.nodes.iter().filter(|node| node.server.is_some()).count();
+        (nodes.into_iter().filter(|node| self.merged.nodes[*node].server.is_none()).count(), servers)
     }
 
     /// Spans of the whole run.

@@ -140,13 +140,12 @@ impl Lab {
         let document = Document::new(&found.name, found.text).with(set)?;
         let mut profiles: Vec<(String, Document)> = Vec::new();
         let root = document.root()?;
-        let mut names = root.all("profile", text)?;
-        for nodes in root.tables("nodes")? {
-            names.extend(nodes.all("profile", text)?);
-        }
-        for name in names {
-            let found = self.find("profiles", &name)?;
-            profiles.push((name, Document::new(&found.name, found.text)));
+        let nodes = root.tables("nodes")?;
+        for table in std::iter::once(&root).chain(&nodes) {
+            for name in table.all("profile", text)? {
+                let found = self.find("profiles", &name).map_err(|problem| table.error("profile", &format!("{problem:#}")))?;
+                profiles.push((name, Document::new(&found.name, found.text)));
+            }
         }
         Ok(Plan { name: found.name, document, profiles, folder: found.folder, seed })
     }

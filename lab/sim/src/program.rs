@@ -183,10 +183,15 @@ pub fn read(table: &Table<'_>, clients: u32, choices: &mut Choices) -> Result<Ap
 fn step(table: &Table<'_>, ranks: u32, files: &[String], choices: &mut Choices) -> Result<Step> {
     let Some(what) = table.swept("do", choices, |value| name(value, &STEPS))? else { return Err(table.error("do", "is missing")) };
     let small = |key: &str, number: u64| u32::try_from(number).map_err(|_| table.error(key, "is too large"));
-    let rank = match table.swept("rank", choices, integer)? {
-        Some(rank) if rank >= u64::from(ranks) => return Err(table.error("rank", &format!("there are {ranks} ranks, from 0 on"))),
-        rank => rank.map(|rank| small("rank", rank)).transpose()?,
+    let existing = |key: &str, rank: u64| {
+        let is_one = rank < u64::from(ranks);
+        if is_one {
+            small(key, rank)
+        } else {
+            Err(table.error(key, &format!("there is no rank {rank}: there are {ranks} ranks, from 0 on")))
+        }
     };
+    let rank = table.swept("rank", choices, integer)?.map(|rank| existing("rank", rank)).transpose()?;
     let needs_file = matches!(what, Do::Open | Do::Close | Do::Read | Do::Write | Do::ReadAll | Do::WriteAll);
     let file = match table.swept("file", choices, text)? {
         Some(called) => match files.iter().position(|file| *file == called) {
@@ -217,6 +222,11 @@ fn step(table: &Table<'_>, ranks: u32, files: &[String], choices: &mut Choices) 
     if matches!(to, Some(Peer::Any)) {
         return Err(table.error("to", "a message has one receiver"));
     }
+    for (key, peer) in [("to", to), ("from", from)] {
+        if let Some(Peer::Rank(rank)) = peer {
+            existing(key, rank)?;
+        }
+    }
     let step = Step {
         what,
         rank,
@@ -226,7 +236,7 @@ fn step(table: &Table<'_>, ranks: u32, files: &[String], choices: &mut Choices) 
         file,
         truncate: table.swept("truncate", choices, truth)?.unwrap_or(false),
         place,
-        root: small("root", table.swept("root", choices, integer)?.unwrap_or(0))?,
+        root: existing("root", table.swept("root", choices, integer)?.unwrap_or(0))?,
         tag: small("tag", table.swept("tag", choices, integer)?.unwrap_or(0))?,
         to: to.unwrap_or(Peer::Next),
         from: from.unwrap_or(Peer::Any),

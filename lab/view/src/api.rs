@@ -292,6 +292,7 @@ fn found(value: Option<Value>) -> Answer {
 
 /// What does not change with the window.
 fn describe(run: &Run, tracks: &Tracks) -> Value {
+    let (clients, servers) = run.clients_and_servers();
     let nodes = run.merged.nodes.iter().zip(&run.merged.clocks);
     let nodes = nodes.map(|(node, clock)| json!({ "name": node.name, "server": node.server, "clock_error_ns": clock.error_ns }));
     let all = tracks.tracks.iter().zip(tracks.order(run));
@@ -312,6 +313,8 @@ fn describe(run: &Run, tracks: &Tracks) -> Value {
         "duration": run.duration_ns,
         "spans": run.spans(),
         "simulated": run.is_simulated(),
+        "clients": clients,
+        "servers": servers,
         "nodes": nodes.collect::<Vec<_>>(),
         "tracks": all.collect::<Vec<_>>(),
         "lanes": lanes.collect::<Vec<_>>(),

@@ -10,7 +10,7 @@ use weft_trace::record::Body;
 const GAUGE_POINTS: u64 = 600;
 
 /// What the gauges of this program say, for people: the event, the name in formulas, the words.
-/// Others are called by their event and name.
+/// Others are called by their name and event.
 const TITLES: [(&str, &str, &str); 20] = [
     ("load.server", "queue", "requests of a turn"),
     ("load.server", "in_flight", "requests that wait at the server"),
@@ -37,7 +37,9 @@ const TITLES: [(&str, &str, &str); 20] = [
 /// What a gauge is called.
 fn title(event: &str, name: &str) -> String {
     let known = TITLES.iter().find(|(of, gauge, _)| (*of, *gauge) == (event, name));
-    known.map_or_else(|| format!("{event} {name}"), |(.., title)| (*title).to_string())
+    // Groups of HDTrace with more columns than an event has values are several: GROUP, GROUP-2.
+    let group = event.trim_end_matches(|letter: char| letter.is_ascii_digit()).strip_suffix('-').unwrap_or(event);
+    known.map_or_else(|| format!("{name} ({group})"), |(.., title)| (*title).to_string())
 }
 
 /// Gauges in a window: the largest value in each of some hundred pieces of it. A sample holds until
@@ -103,7 +105,8 @@ mod tests {
             assert!(TITLES.iter().any(|(of, gauge, _)| *of == info.name && *gauge == part.name), "{} {}", info.name, part.name);
         }
         assert_eq!(gauges().count(), TITLES.len());
-        assert_eq!(title("other.event", "gauge"), "other.event gauge");
+        assert_eq!(title("other.event", "gauge"), "gauge (other.event)");
+        assert_eq!(title("Performance-12", "MEM_USED"), "MEM_USED (Performance)");
     }
 
     #[test]

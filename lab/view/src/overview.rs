@@ -17,7 +17,7 @@ pub fn runs(site: &Site) -> Value {
 
 fn one(number: usize, run: &Run) -> Value {
     let total = latency::chosen(run, 0, u64::MAX, &[]).stacked.total();
-    let servers = run.merged.nodes.iter().filter(|node| node.server.is_some()).count();
+    let (clients, servers) = run.clients_and_servers();
     let phases = run.results.phases.iter().map(|phase| {
         json!({
             "phase": phase.phase, "procs": phase.procs, "clients": phase.clients, "repetitions": phase.repetitions,
@@ -27,7 +27,7 @@ fn one(number: usize, run: &Run) -> Value {
     });
     json!({
         "number": number, "name": run.name, "refused": Value::Null, "has_trace": run.has_trace(), "simulated": run.is_simulated(),
-        "duration": run.duration_ns, "clients": run.merged.nodes.len() - servers, "servers": servers, "spans": run.spans(),
+        "duration": run.duration_ns, "clients": clients, "servers": servers, "spans": run.spans(),
         "operations": total.count(), "rate": total.count() as f64 / (run.duration_ns as f64 / 1e9),
         "p50_ns": total.quantile_ns(0.5), "p99_ns": total.quantile_ns(0.99), "lost": run.merged.nodes.iter().map(|node| node.lost).sum::<u64>(),
         "problems": run.problem_count(), "phases": phases.collect::<Vec<_>>(), "progress": run.results.progress.len(),

@@ -34,8 +34,7 @@ impl Browser {
         pipes.iter().for_each(|pipe| nix::unistd::mkfifo(pipe, nix::sys::stat::Mode::S_IRWXU).unwrap());
         // The browser reads from descriptor 3 and writes to 4; a shell can say so without unsafe
         // code.
-        let script =
-            r#"exec "$0" --headless --no-sandbox --disable-gpu --remote-debugging-pipe --user-data-dir="$3" about:blank 3<"$1" 4>"$2""#;
+        let script = r#"exec "$0" --headless --no-sandbox --disable-gpu --disable-background-networking --no-first-run --remote-debugging-pipe --user-data-dir="$3" about:blank 3<"$1" 4>"$2""#;
         let mut command = Command::new("sh");
         command.args(["-c", script, name]).args(&pipes).arg(dir.path().join("profile"));
         let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -160,6 +159,7 @@ impl Browser {
         let Some(dir) = std::env::var_os("WEFT_SCREENSHOTS") else { return };
         let shot = self.call("Page.captureScreenshot", json!({ "format": "png" }));
         let bytes = decode_base64(shot["data"].as_str().unwrap());
+        fs::create_dir_all(&dir).unwrap();
         fs::write(Path::new(&dir).join(format!("{name}.png")), bytes).unwrap();
     }
 }

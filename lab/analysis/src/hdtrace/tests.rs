@@ -105,6 +105,7 @@ fn statistics_of_a_host_are_gauges_from_the_beginning_of_each_interval() {
     let info = merged.nodes[host].events.get(gauges[0].record.event).expect("described");
     let names: Vec<&str> = info.parts.iter().map(|part| part.name.as_str()).collect();
     assert_eq!((info.name.as_str(), names.as_slice()), ("CPU", ["LOAD_0.millipercent", "FREE.bytes"].as_slice()));
+    assert_eq!(crate::run::Run::new(merged, Vec::new()).clients_and_servers(), (2, 0), "two ranks; the host did nothing itself");
 }
 
 const CLIENT: &str = r#"<relation version="1" hostID="n1" localToken="11" topologyNumber="0" timeAdjustment="100">

@@ -38,7 +38,7 @@ fn wrong_groups_of_nodes_are_refused_with_file_line_and_key() {
         ("[[nodes]]\nservers = 0\n[nodes.disk]\nmodel = \"ssd\"", "plan.toml:6: nodes.disk.page: is missing"),
         ("[[nodes]]\nservers = 0\n[nodes.server]\nmemory = 5", "plan.toml:5: nodes.servers: memory_bytes must exceed packet_bytes"),
         ("[[nodes]]\nservers = 0\n[nodes.server]\nanswers = \"written\"", "plan.toml:7: nodes.server.answers: no such key"),
-        ("[[nodes]]\nservers = 0\nprofile = \"no-such\"", "there is no no-such among the profiles"),
+        ("[[nodes]]\nservers = 0\nprofile = \"no-such\"", "plan.toml:6: nodes.profile: there is no no-such among the profiles"),
         ("[[nodes]]\nservers = 0\non_clients = 1\n[nodes.node]\ncpus = 2", "plan.toml:7: nodes.node: no such key"),
         ("[[nodes]]\nservers = 0\n[nodes.network]\npacket = \"1MiB\"", "plan.toml:7: nodes.network.packet: no such key"),
     ];

@@ -86,8 +86,15 @@ async function fetched(path, query) {
 /** JSON about run a. */
 export const ask = (path, query = {}) => askOf(state.a, path, query);
 
-/** JSON about a run. */
-export const askOf = (run, path, query = {}) => getOf(run, path, query).then(parsed);
+/** JSON about a run; until it is there, and the caller has gone on, the page waits. */
+export async function askOf(run, path, query = {}) {
+  busy(1);
+  try {
+    return await getOf(run, path, query).then(parsed);
+  } finally {
+    busy(-1);
+  }
+}
 
 async function parsed(answer) {
   if (!answer.ok) throw new Error((await answer.text()).trim());

@@ -320,7 +320,7 @@ export class Plot {
       }
       if (style === "bars" && row.height >= 10) {
         const text = `max ${count(largest)}`;
-        painter.rect(GUTTER + 1, top, 9 + 6 * text.length, row.height - 1, theme("veil"));
+        painter.rect(GUTTER + 1, top, 9 + 6 * text.length, row.height - 1, theme("band"));
         painter.text(GUTTER + 5, (top + bottom) / 2 + 0.5, text, theme("ink"), { small: true });
       }
     }

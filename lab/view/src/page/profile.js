@@ -41,7 +41,8 @@ export class Profile {
   }
 
   picture() {
-    const all = bars(this.data, state.run.kinds, state.metric);
+    // A host of which only statistics were recorded has nothing to show.
+    const all = bars(this.data, state.run.kinds, state.metric).filter(({ parts }) => parts.length);
     const most = Math.max(...all.map((one) => one.value), 1);
     const scale = (WIDTH - NAMES - 52) / most;
     const said = state.metric === "calls" ? count : time;

@@ -8,8 +8,8 @@ export async function overview(main) {
   const query = { ...windowQuery(), width: chartWidth(main) };
   const [explain, latency, slowest, totals] = await Promise.all([ask("explain", query), ask("latency", query), ask("slowest", { ...query, count: 5 }), ask("totals", query)]);
   const { run } = state;
+  const { clients } = run;
   const length = Math.max(1, Math.min(query.to, run.duration) - query.from);
-  const clients = run.nodes.filter((node) => node.server === null).length;
   const seconds = length / 1e9;
   const slow = latency.tail;
   const top = Object.values(explain.kinds.flatMap((kind) => kind.stages).reduce((sums, stage) => {
@@ -18,7 +18,7 @@ export async function overview(main) {
   }, {})).sort((a, b) => b.seconds - a.seconds);
   const facts = [
     [count(latency.total.count), "operations"], [`${count(latency.total.count / seconds)}/s`, "rate"], [time(length), isWhole() ? "duration" : "window"],
-    [String(clients), clients === 1 ? "client" : "clients"], [String(run.nodes.length - clients), "servers"], [count(totals.rows.reduce((sum, [, , spans]) => sum + spans, 0)), "spans"],
+    [String(clients), clients === 1 ? "client" : "clients"], [String(run.servers), "servers"], [count(totals.rows.reduce((sum, [, , spans]) => sum + spans, 0)), "spans"],
     [time(latency.total.quantiles[0][1]), "median"], [time(latency.total.quantiles[3][1]), "99th percentile"],
   ];
   const verdict = explain.verdict.length ? card("Verdict", el("ul", { class: "suspects" }, explain.verdict.map((sentence) => el("li", {}, `${sentence.replace(/\.$/, "").replaceAll(" us ", " µs ")}.`)))) : null;

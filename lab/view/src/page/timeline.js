@@ -110,7 +110,7 @@ export class Timeline extends Plot {
     };
     for (const part of this.whole.lanes) {
       const sub = this.run.lanes[part.lane].sub;
-      if (sub !== "operation" && sub !== "disk") continue;
+      if (!["application", "operation", "disk"].includes(sub)) continue;
       for (let at = 0; at < part.count; at++) {
         if (part.spans) add(part.spans[4 * at], part.spans[4 * at] + part.spans[4 * at + 1], 1);
         else add((this.whole.first + part.words[8 * at]) * this.whole.tile, (this.whole.first + part.words[8 * at] + 1) * this.whole.tile, Math.min(1, part.floats[8 * at + 3]));
