@@ -6,7 +6,7 @@ help:
 	@echo "make run    install what is missing, build, start a file system, mount it, try it out"
 	@echo "make stop   stop what 'make run' started"
 	@echo "make test   everything that CI checks"
-	@echo "make install-library PREFIX=/usr/local   build and install libweft, weft.h and weft.pc"
+	@echo "make install-library PREFIX=/usr/local   build and install libweft, weft.h, weft.pc and the library of 'weft preload'"
 	@echo "make install-mpiio MPICC=mpicc PREFIX=/usr/local   the same, and MPI-IO for this MPI library over it"
 	@echo "make wheel  build the Python package: a wheel in target/wheels"
 	@echo "make clean  stop, and remove the build and the demo's files"
@@ -29,7 +29,7 @@ wheel:
 
 PREFIX ?= /usr/local
 install-library:
-	cargo build --locked --profile dist -p weft-capi
+	cargo build --locked --profile dist -p weft-capi -p weft-preload
 	@scripts/install-library.sh target/dist $(PREFIX) $(DESTDIR)
 
 MPICC ?= mpicc

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs libweft (shared and static), weft.h and weft.pc, as cargo has built them in a folder such as target/dist.
+# Installs libweft (shared and static), weft.h, weft.pc and, where it was built, the library behind `weft preload`, as cargo has built them in a folder such as target/dist.
 #
 # Usage: install-library.sh BUILD_FOLDER PREFIX [DESTDIR]
 set -eu
@@ -18,6 +18,7 @@ install -m 755 "$built/libweft_capi.so" "$lib/libweft.so.$version"
 ln -sf "libweft.so.$version" "$lib/libweft.so.$abi"
 ln -sf "libweft.so.$abi" "$lib/libweft.so"
 install -m 644 "$built/libweft_capi.a" "$lib/libweft.a"
+[ ! -f "$built/libweft_preload.so" ] || install -m 755 "$built/libweft_preload.so" "$lib/libweft_preload.so"
 install -m 644 "$here/gateways/capi/include/weft.h" "$include/weft.h"
 sed -e "s|@PREFIX@|$prefix|" -e "s|@VERSION@|$version|" -e "s|@LIBS@|-lgcc_s -lutil -lrt -lpthread -lm -ldl|" "$here/gateways/capi/weft.pc.in" >"$lib/pkgconfig/weft.pc"
 echo "installed libweft $version in $root$prefix"

@@ -20,8 +20,16 @@ const LONG: [(&str, usize); 0] = [];
 /// Comments and documents are read in narrower columns than code. Tables and drawings may be wider.
 const COLUMNS_MAX: usize = 100;
 /// Crates in which `unsafe` may be allowed.
-const UNSAFE_IN: [&str; 7] =
-    ["runtime/rt-real/", "runtime/trace/", "gateways/fuse/", "gateways/capi/", "gateways/python/", "benches/ceiling/", "tests/system/"];
+const UNSAFE_IN: [&str; 8] = [
+    "runtime/rt-real/",
+    "runtime/trace/",
+    "gateways/fuse/",
+    "gateways/capi/",
+    "gateways/preload/",
+    "gateways/python/",
+    "benches/ceiling/",
+    "tests/system/",
+];
 /// The two runtimes.
 const RUNTIMES: [&str; 2] = ["weft-rt-real", "weft-rt-sim"];
 
@@ -69,7 +77,7 @@ fn rank(folder: &str) -> u32 {
     match folder.split('/').next() {
         _ if folder == "apps/host" => 5,
         // What programs load chooses its runtime, as the one binary does.
-        _ if ["gateways/capi", "gateways/python"].contains(&folder) => 7,
+        _ if ["gateways/capi", "gateways/preload", "gateways/python"].contains(&folder) => 7,
         Some("core") => 1,
         Some("runtime") => 2,
         Some("nodes") => 3,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use weft_base::Status;
-use weft_library::{Error, FileSystem};
+use weft_library::{Error, FileSystem, Habits};
 use weft_rt_real::ClientRt;
 
 use crate::connect::{Common, Fs};
@@ -25,8 +25,16 @@ pub type ProgramListing = weft_library::Listing<ClientRt>;
 /// # Errors
 /// If `fs` names none, its key cannot be read, or the servers do not answer.
 pub fn open(fs: &OsStr, key_file: Option<PathBuf>, timeout: Option<Duration>) -> Result<ProgramFs, Error> {
+    open_with(fs, key_file, timeout, Habits::default())
+}
+
+/// [`open`] with other habits.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(fs: &OsStr, key_file: Option<PathBuf>, timeout: Option<Duration>, habits: Habits) -> Result<ProgramFs, Error> {
     let opened = Fs::open(fs, &Common::new(key_file, timeout)).map_err(|error| Error::new(status_of(&error), format!("{error:#}")))?;
-    FileSystem::open(opened.client, opened.who, umask())
+    FileSystem::open_with(opened.client, opened.who, umask(), habits)
 }
 
 /// The status at the bottom of an error for people.

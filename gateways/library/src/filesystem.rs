@@ -5,10 +5,10 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use weft_base::{Credentials, Handle, SECOND, Status};
+use weft_base::{Credentials, FsId, Handle, SECOND, Status};
 use weft_client::{Client, FsStats};
 use weft_posix::{Gateway, Options, Posix};
 use weft_rt::ThreadRuntime;
@@ -19,7 +19,8 @@ use crate::error::{Error, Result};
 const CLOSE_PATIENCE: u64 = 10 * SECOND;
 
 /// Nothing is cached above, and every caller gets its error itself.
-pub(crate) struct Callers;
+#[derive(Debug)]
+pub struct Callers;
 
 impl Gateway for Callers {
     fn forget_attributes(&self, _file: Handle) {}
@@ -30,15 +31,74 @@ impl Gateway for Callers {
 }
 
 /// The layer below.
-pub(crate) type Layer<R> = Posix<R, Callers>;
+pub type PosixLayer<R> = Posix<R, Callers>;
+
+/// How a file system is used.
+#[derive(Clone, Copy, Debug)]
+pub struct Habits {
+    /// What servers tell under leases is believed until others change it; a thread for each
+    /// metadata server hears of that. False: every call asks.
+    pub keeps_leases: bool,
+    /// Called first on each thread beside the calls.
+    pub thread_begins: fn(),
+}
+
+impl Default for Habits {
+    fn default() -> Habits {
+        Habits { keeps_leases: false, thread_begins: || {} }
+    }
+}
 
 /// A file system that this process has opened. Its end waits until everything is closed.
 pub struct FileSystem<R: ThreadRuntime> {
-    posix: Arc<Layer<R>>,
+    posix: Arc<PosixLayer<R>>,
     pub(crate) who: Credentials,
     pub(crate) umask: u32,
+    id: FsId,
     process: u32,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Arc<Threads>,
+}
+
+/// The threads beside the calls.
+#[derive(Debug)]
+struct Threads {
+    begins: fn(),
+    all: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Threads {
+    fn all(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drives a flow on a thread of its own.
+    fn beside<R: ThreadRuntime>(
+        &self,
+        name: &str,
+        posix: &Arc<PosixLayer<R>>,
+        flow: impl AsyncFnOnce(&PosixLayer<R>) + Send + 'static,
+    ) -> io::Result<()> {
+        let (posix, begins) = (posix.clone(), self.begins);
+        let drive = move || {
+            begins();
+            posix.rt().block_on(flow(&posix));
+        };
+        let thread = std::thread::Builder::new().name(name.into()).spawn(drive)?;
+        self.all().push(thread);
+        Ok(())
+    }
+}
+
+/// Hears what others change, each metadata server by a thread of its own.
+async fn hear<R: ThreadRuntime>(threads: Arc<Threads>, posix: Arc<PosixLayer<R>>) {
+    let mut heard = Vec::new();
+    while let Some(server) = posix.next_to_hear(&heard).await {
+        heard.push(server);
+        if threads.beside("weft-notices", &posix, async move |posix| posix.hear_notices(server).await).is_err() {
+            // Nothing is believed of a server whose notices nobody hears.
+            return;
+        }
+    }
 }
 
 impl<R: ThreadRuntime> fmt::Debug for FileSystem<R> {
@@ -55,23 +115,57 @@ impl<R: ThreadRuntime> FileSystem<R> {
     /// # Errors
     /// If there is no thread to be had, or the servers do not answer.
     pub fn open(client: Client<R>, who: Credentials, umask: u32) -> Result<FileSystem<R>> {
-        let options = Options { ttl_ns: 0, keeps_leases: false, direct_from_bytes: 0, keeps_locks: false, appends_alone: false };
+        FileSystem::open_with(client, who, umask, Habits::default())
+    }
+
+    /// [`FileSystem::open`] with other habits.
+    ///
+    /// # Errors
+    /// As [`FileSystem::open`].
+    pub fn open_with(client: Client<R>, who: Credentials, umask: u32, habits: Habits) -> Result<FileSystem<R>> {
+        let keeps_leases = habits.keeps_leases;
+        let options = Options { ttl_ns: 0, keeps_leases, direct_from_bytes: 0, keeps_locks: false, appends_alone: false };
+        let id = client.map().fs_id;
         let posix = Arc::new(Posix::new(client, Callers, options));
-        let fs = FileSystem { posix, who, umask, process: std::process::id(), threads: Mutex::default() };
+        let threads = Arc::new(Threads { begins: habits.thread_begins, all: Mutex::default() });
+        let fs = FileSystem { posix, who, umask, id, process: std::process::id(), threads };
         fs.stat(b"/", true)?;
-        let begun = fs.beside("weft-closer", async |posix| posix.close_in_background().await);
-        begun
-            .and_then(|()| fs.beside("weft-keeper", async |posix| posix.keep_alive().await))
-            .map_err(|error| Error::new(Status::Busy, format!("open: no thread: {error}")))?;
+        fs.begin_threads(keeps_leases).map_err(|error| Error::new(Status::Busy, format!("open: no thread: {error}")))?;
         Ok(fs)
     }
 
-    /// Drives a flow beside the calls, on a thread of its own.
-    fn beside(&self, name: &str, flow: impl AsyncFnOnce(&Layer<R>) + Send + 'static) -> io::Result<()> {
-        let posix = self.posix.clone();
-        let thread = std::thread::Builder::new().name(name.into()).spawn(move || posix.rt().block_on(flow(&posix)))?;
-        self.threads().push(thread);
+    fn begin_threads(&self, keeps_leases: bool) -> io::Result<()> {
+        let (threads, posix) = (&self.threads, &self.posix);
+        threads.beside("weft-closer", posix, async |posix| posix.close_in_background().await)?;
+        threads.beside("weft-keeper", posix, async |posix| posix.keep_alive().await)?;
+        if keeps_leases {
+            let (hearing, heard) = (threads.clone(), posix.clone());
+            threads.beside("weft-notices", posix, async move |_| hear(hearing, heard).await)?;
+        }
         Ok(())
+    }
+
+    /// Who asks.
+    pub fn who(&self) -> &Credentials {
+        &self.who
+    }
+
+    /// Which file system it is.
+    pub fn id(&self) -> FsId {
+        self.id
+    }
+
+    /// Bits that new files and directories do not get.
+    pub fn umask(&self) -> u32 {
+        self.umask
+    }
+
+    /// Closes everything and tells the servers; nothing can be done here afterwards. For a process
+    /// that ends without waiting for the threads beside the calls.
+    pub fn leave(&self) {
+        if self.is_own() {
+            self.drive(self.posix.end(CLOSE_PATIENCE));
+        }
     }
 
     /// How full it is.
@@ -83,7 +177,10 @@ impl<R: ThreadRuntime> FileSystem<R> {
     }
 
     /// Drives an operation to its end on this thread; an error is told with its path.
-    pub(crate) fn run<T>(&self, what: &str, path: &[u8], flow: impl AsyncFnOnce(&Layer<R>) -> weft_client::Result<T>) -> Result<T> {
+    ///
+    /// # Errors
+    /// Those of the operation; [`Status::Invalid`] in a child of the process that opened it.
+    pub fn run<T>(&self, what: &str, path: &[u8], flow: impl AsyncFnOnce(&PosixLayer<R>) -> weft_client::Result<T>) -> Result<T> {
         self.check_process(what)?;
         self.drive(flow(&self.posix)).map_err(|error| self.told(what, path, &error))
     }
@@ -92,7 +189,8 @@ impl<R: ThreadRuntime> FileSystem<R> {
         self.posix.rt().block_on(flow)
     }
 
-    pub(crate) fn posix(&self) -> &Layer<R> {
+    /// The layer below, for what needs no wait.
+    pub fn posix(&self) -> &PosixLayer<R> {
         &self.posix
     }
 
@@ -120,25 +218,21 @@ impl<R: ThreadRuntime> FileSystem<R> {
     }
 
     /// False in a child process, which has none of the threads.
-    pub(crate) fn is_own(&self) -> bool {
+    pub fn is_own(&self) -> bool {
         std::process::id() == self.process
-    }
-
-    fn threads(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<R: ThreadRuntime> Drop for FileSystem<R> {
     fn drop(&mut self) {
-        let threads = mem::take(&mut *self.threads());
         if !self.is_own() {
             // What is behind them is the parent's.
-            mem::forget(threads);
+            mem::forget(self.threads.clone());
             return mem::forget(self.posix.clone());
         }
         self.drive(self.posix.end(CLOSE_PATIENCE));
-        for thread in threads {
+        // One of them may begin another.
+        while let Some(thread) = { self.threads.all().pop() } {
             // It has nothing to say.
             let _ = thread.join();
         }

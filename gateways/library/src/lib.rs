@@ -21,6 +21,6 @@ mod whole;
 
 pub use error::{Error, Result};
 pub use file::{File, OpenOptions};
-pub use filesystem::FileSystem;
+pub use filesystem::{Callers, FileSystem, Habits, PosixLayer};
 pub use listing::{ListedEntry, Listing};
 pub use weft_wire::ops::LockKind;

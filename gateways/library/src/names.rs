@@ -7,7 +7,7 @@ use weft_posix::InodeNumber;
 use weft_rt::ThreadRuntime;
 
 use crate::error::{Error, Result};
-use crate::filesystem::{FileSystem, Layer};
+use crate::filesystem::{FileSystem, PosixLayer};
 
 impl<R: ThreadRuntime> FileSystem<R> {
     /// Attributes of the object at a path, exact. A symlink at its end is followed if `follow`.
@@ -147,7 +147,7 @@ impl<R: ThreadRuntime> FileSystem<R> {
         what: &str,
         path: &[u8],
         follow: bool,
-        flow: impl AsyncFnOnce(&Layer<R>, InodeNumber) -> weft_client::Result<T>,
+        flow: impl AsyncFnOnce(&PosixLayer<R>, InodeNumber) -> weft_client::Result<T>,
     ) -> Result<T> {
         self.run(what, path, async |posix| {
             let attr = posix.resolve(&self.who, path, follow).await?;

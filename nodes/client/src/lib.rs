@@ -26,6 +26,7 @@ pub use client::Client;
 pub use error::{Error, Result};
 pub use files::OpenFile;
 pub use locks::IsAwaited;
+pub use names::WalkEnd;
 pub use servers::DataSpace;
 pub use trees::{RemoveNews, SumNews, TreeChange, TreeRemoved, TreeSums, WatchedTree};
 pub use types::{

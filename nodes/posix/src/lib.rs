@@ -60,4 +60,5 @@ pub use gateway::Gateway;
 pub use listings::Listed;
 pub use locking::Refusal;
 pub use node::{CallingThread, InodeNumber, Shown};
+pub use paths::Met;
 pub use posix::{Options, Posix};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_base::{Attr, Credentials, FileKind, Status};
-use weft_client::{Client, CreateOptions, Error, OpenFile, Result, SetAttr, WholeFile};
+use weft_client::{Client, CreateOptions, Error, OpenFile, Result, SetAttr, WalkEnd, WholeFile};
 use weft_rt::Runtime;
 use weft_wire::Rights;
 
@@ -13,6 +13,15 @@ use crate::description::{Caching, OpenHow};
 use crate::gateway::Gateway;
 use crate::node::InodeNumber;
 use crate::posix::Posix;
+
+/// What an open by name has met ([`Posix::open_name`]).
+#[derive(Clone, Copy, Debug)]
+pub enum Met {
+    /// A file. It is open now, and named by this number in later requests.
+    File(Attr, u64),
+    /// Something else. It was not opened.
+    Other(Attr),
+}
 
 /// How often a path is walked again because its object was replaced before it was open.
 const TRIES: usize = 16;
@@ -52,6 +61,74 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let (attr, file) = self.noted(opened)?;
         let number = self.add_opened(&client, who, &attr, file, Caching::Direct, how).await?;
         Ok((attr, number))
+    }
+
+    /// Where a path leads from a directory, for gateways whose callers have names outside.
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::walk_from`].
+    pub async fn walk(&self, who: &Credentials, dir: InodeNumber, path: &[u8], follow: bool) -> Result<WalkEnd> {
+        self.noted(self.client.walk_from(who, dir.handle(), path, follow).await)
+    }
+
+    /// Attributes of the object that a name leads to, exact, for gateways that remember nothing.
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::lookup`].
+    pub async fn look(&self, who: &Credentials, dir: InodeNumber, name: &[u8]) -> Result<Attr> {
+        self.noted(self.client.lookup(who, dir.handle(), name).await)
+    }
+
+    /// Opens the file that a name leads to. With `make` it is made if there is no such name, with
+    /// these permission bits (the umask applied already).
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::create`], [`weft_client::Client::lookup`] and
+    /// [`weft_client::Client::open`].
+    pub async fn open_name(&self, who: &Credentials, dir: InodeNumber, name: &[u8], how: OpenHow, make: Option<u32>) -> Result<Met> {
+        let client = self.client.for_one_operation();
+        for _ in 0..TRIES {
+            let opened = match make {
+                Some(mode) => {
+                    let (exclusive, truncate, rights) = (how.exclusive, how.truncate, how.rights);
+                    let options = CreateOptions { mode, exclusive, truncate, rights, ..CreateOptions::default() };
+                    let made = client.create(who, dir.handle(), name, &options).await;
+                    made.map(|(attr, file, _)| (attr, file))
+                }
+                None => Err(Error::local(Status::Exists, "open", dir.handle())),
+            };
+            let opened = match opened {
+                Err(error) if matches!(error.status, Status::Exists | Status::IsDirectory) && !(how.exclusive && make.is_some()) => {
+                    let attr = self.noted(client.lookup(who, dir.handle(), name).await)?;
+                    if attr.kind != FileKind::File {
+                        return Ok(Met::Other(attr));
+                    }
+                    client.open(who, attr.handle, how.rights, how.truncate).await
+                }
+                opened => opened,
+            };
+            match opened {
+                Err(error) if error.status == Status::Stale => {}
+                opened => {
+                    let (attr, file) = self.noted(opened)?;
+                    let number = self.add_opened(&client, who, &attr, file, Caching::Direct, how).await?;
+                    return Ok(Met::File(attr, number));
+                }
+            }
+        }
+        Err(Error::local(Status::Busy, "open", dir.handle()))
+    }
+
+    /// Opens a file once more that was open in another process: its rights were checked then, and
+    /// it may have no name any more.
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::open`]; [`Status::Stale`] if it is gone.
+    pub async fn open_again(&self, who: &Credentials, node: InodeNumber, how: OpenHow) -> Result<u64> {
+        let client = self.client.for_one_operation();
+        let allowed = Credentials { checked_by_kernel: true, ..who.clone() };
+        let (attr, file) = self.noted(client.open(&allowed, node.handle(), how.rights, false).await)?;
+        self.add_opened(&client, who, &attr, file, Caching::Direct, how).await
     }
 
     async fn open_there(

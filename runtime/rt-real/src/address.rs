@@ -101,7 +101,7 @@ impl Address {
         let left_ns = || deadline.since(clock::now()).clamp(1_000, 3600 * SECOND);
         match self {
             Address::Unix(path) => {
-                let socket = sys::connect_unix(path, left_ns())?;
+                let socket = sys::kept(sys::connect_unix(path, left_ns())?)?;
                 sys::tune_unix(socket.as_fd());
                 Ok(socket)
             }
@@ -111,7 +111,7 @@ impl Address {
                     match TcpStream::connect_timeout(&address, Duration::from_nanos(left_ns())) {
                         Ok(stream) => {
                             sys::tune_tcp(stream.as_fd())?;
-                            return Ok(stream.into());
+                            return sys::kept(stream.into());
                         }
                         Err(error) => last = error,
                     }

@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Once;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use bytes::BufMut;
 use weft_base::{Nanos, SECOND};
@@ -48,6 +48,24 @@ fn owned(fd: libc::c_int) -> OwnedFd {
     // SAFETY: only called with a descriptor that a system call of this file has just returned and
     // nobody else knows.
     unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// The lowest number that descriptors of clients get.
+static LOWEST: AtomicI32 = AtomicI32::new(0);
+
+/// From now on the descriptors that clients of this process keep (connections, events) get this
+/// number or a higher one: for libraries in programs that choose numbers of descriptors themselves.
+pub fn keep_descriptors_from(lowest: libc::c_int) {
+    LOWEST.store(lowest, Ordering::Relaxed);
+}
+
+/// A descriptor that is kept, with a number as [`keep_descriptors_from`] says.
+pub(crate) fn kept(fd: OwnedFd) -> io::Result<OwnedFd> {
+    match LOWEST.load(Ordering::Relaxed) {
+        0 => Ok(fd),
+        // SAFETY: takes no memory.
+        lowest => check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) }).map(owned),
+    }
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -159,7 +177,7 @@ pub(crate) struct EventFd(OwnedFd);
 impl EventFd {
     pub(crate) fn new() -> io::Result<EventFd> {
         // SAFETY: takes no memory.
-        check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }).map(owned).map(EventFd)
+        check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }).map(owned).and_then(kept).map(EventFd)
     }
 
     /// Makes it readable. May be called in a signal handler.

@@ -25,6 +25,7 @@ mod mv;
 mod nfs;
 mod node;
 mod ping;
+mod preload;
 mod rm;
 mod run;
 pub mod serve;
@@ -100,6 +101,7 @@ enum Command {
     Du(du::Args),
     Watch(watch::Args),
     Ping(ping::Args),
+    Preload(preload::Args),
     Top(top::Args),
     Metrics(metrics::Args),
     Plot(weft_report::plot::Args),
@@ -161,6 +163,7 @@ impl Cli {
             Command::Du(args) => args.run(common),
             Command::Watch(args) => args.run(common),
             Command::Ping(args) => args.run(common),
+            Command::Preload(args) => args.run(common),
             Command::Top(args) => args.run(common),
             Command::Metrics(args) => args.run(common),
             Command::Plot(args) => args.run(),

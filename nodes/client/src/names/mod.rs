@@ -21,6 +21,7 @@ use crate::{Client, RenameFlags, Result, Seen};
 
 pub(crate) use directory::Wanted;
 pub(crate) use partitions::{By, Grant};
+pub use paths::WalkEnd;
 
 /// How often a name is looked up again because the object it led to was changing when its
 /// attributes were asked for.
@@ -142,16 +143,21 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("lookup", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
         let name = checked(flow, name)?;
-        if let (true, Some(led)) = (may_search(who), self.inner.knowledge.name(dir, &name, self.rt().now())) {
+        self.find_handle_in(flow, who, dir, &name).await
+    }
+
+    /// [`Client::lookup_handle`] as a part of another operation.
+    async fn find_handle_in(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<(Handle, FileKind)> {
+        if let (true, Some(led)) = (may_search(who), self.inner.knowledge.name(dir, name, self.rt().now())) {
             return match led {
                 Led::Nowhere => Err(flow.error(Status::NotFound)),
                 Led::To(handle, kind, _) => Ok((handle, kind)),
             };
         }
-        self.lookup_handle_in(flow, who, dir, &name).await
+        self.lookup_handle_in(flow, who, dir, name).await
     }
 
-    /// [`Client::lookup_handle`] as a part of another operation.
+    /// The same, asked in any case.
     pub(crate) async fn lookup_handle_in(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<(Handle, FileKind)> {
         let reply = self.lookup_request(flow, who, dir, name).await?;
         Ok((reply.handle, reply.kind))

@@ -7,7 +7,7 @@ use weft_rt::Runtime;
 use weft_wire::ops::Op;
 
 use super::world::{Fate, LATENCY, META0, META1, ROOT, World};
-use crate::{Client, ClientOptions, CreateOptions, RenameFlags};
+use crate::{Client, ClientOptions, CreateOptions, RenameFlags, WalkEnd};
 
 #[test]
 fn attributes_cost_a_second_request_only_if_the_inode_is_elsewhere() {
@@ -226,4 +226,25 @@ fn names_of_an_own_directory_are_known_without_asking() {
         client.create(who, dir, b"d", &CreateOptions::default()).await.expect("the servers answer");
         assert!(client.lookup(who, dir, b"theirs").await.is_ok());
     });
+}
+
+#[test]
+fn a_walk_from_a_directory_may_end_outside() {
+    let world = World::new(2, 1, 1 << 20);
+    let client = world.client(1);
+    let dir = world.add(ROOT_HANDLE, "dir", 0, FileKind::Directory, "");
+    let sub = world.add(dir, "sub", 1, FileKind::Directory, "");
+    world.add(sub, "far", 1, FileKind::Symlink, "/else/where");
+    world.add(sub, "up", 1, FileKind::Symlink, "../../../x");
+    let walk = |from, path: &str| world.run(client.walk_from(&ROOT, from, path.as_bytes(), true)).expect("there is a way");
+    let name = |dir, name: &'static str| WalkEnd::Name(dir, Bytes::from_static(name.as_bytes()));
+    let outside = |path: &str| WalkEnd::Outside(path.as_bytes().to_vec());
+    assert_eq!(walk(sub, "new"), name(sub, "new"));
+    assert_eq!(walk(sub, "../new"), name(dir, "new"), "the parent is asked for");
+    assert_eq!(walk(sub, "../.."), WalkEnd::Directory(ROOT_HANDLE));
+    assert_eq!(walk(sub, "../../../a/b"), outside("./a/b"));
+    assert_eq!(walk(dir, "sub/far/on"), outside("/else/where/on"));
+    assert_eq!(walk(dir, "sub/up"), outside("./x"));
+    // Who has no outside stays inside.
+    assert_eq!(world.run(client.resolve(&ROOT, b"/../../dir/../..", true)).expect("the root").handle, ROOT_HANDLE);
 }

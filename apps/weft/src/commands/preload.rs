@@ -1,0 +1,98 @@
+//! `weft preload`: a program that finds a file system below a prefix of its paths, without a mount.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+use weft_host::connect::{Common, Fs, KEY_FILE_VARIABLE};
+use weft_host::fs_arg::is_url;
+
+/// The library, beside this program or where `make install-library` puts it.
+const LIBRARY: &str = "libweft_preload.so";
+
+/// Run a program that finds a file system below a prefix of its paths, without a mount
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  weft preload ~/fs -- bash -c 'cp -r /usr/include /weft && du -s /weft/include'
+  weft preload ~/fs --at /scratch -- mpiexec -n 4 ior -o /scratch/file
+
+A library takes the place of the calls of the C library that are about paths below the prefix, in the program and in those that it starts. \
+Programs without a dynamic C library, and those with set-user-ID, are not reached: they find nothing there. See docs/doors.md.")]
+pub struct Args {
+    /// The file system
+    #[arg(value_name = "FS")]
+    fs: OsString,
+    /// Where the program finds it; what is there for others is hidden
+    #[arg(long, value_name = "/PREFIX", default_value = "/weft")]
+    at: PathBuf,
+    /// Believe what servers tell until others change it, as a mount with -o leases does: for long
+    /// programs whose files few others change meanwhile
+    #[arg(long)]
+    leases: bool,
+    /// The program and its arguments
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+impl Args {
+    pub fn run(self, common: &Common) -> Result<ExitCode> {
+        let library = library()?;
+        // What the program would not be told in as many words.
+        Fs::open(&self.fs, common)?.stat(b"/", true)?;
+        let fs = match is_url(&self.fs) {
+            true => self.fs.clone(),
+            false => std::path::absolute(&self.fs).with_context(|| self.fs.display().to_string())?.into_os_string(),
+        };
+        let at = self.at.as_os_str().as_bytes();
+        let is_clean = at.starts_with(b"/")
+            && !at.contains(&b'=')
+            && at[1..].split(|byte| *byte == b'/').all(|name| !matches!(name, b"" | b"." | b".."));
+        if !is_clean {
+            bail!("--at {}: give an absolute path other than / without `.`, `..` and `=`", self.at.display());
+        }
+        let mut command = Command::new(&self.command[0]);
+        command.args(&self.command[1..]);
+        command.env("WEFT_PRELOAD", join(self.at.as_os_str(), "=", &fs));
+        command.env("WEFT_PRELOAD_LEASES", if self.leases { "1" } else { "0" });
+        command.env("WEFT_PRELOAD_TIMEOUT", common.timeout().as_secs().to_string());
+        command.env(
+            "LD_PRELOAD",
+            match std::env::var_os("LD_PRELOAD") {
+                Some(others) if !others.is_empty() => join(library.as_os_str(), ":", &others),
+                _ => library.into_os_string(),
+            },
+        );
+        if let Some(key_file) = &common.key_file {
+            command.env(KEY_FILE_VARIABLE, std::path::absolute(key_file)?);
+        }
+        // Returns only if it fails.
+        let error = command.exec();
+        Err(error).with_context(|| format!("cannot run {}", self.command[0].display()))
+    }
+}
+
+fn join(one: &OsStr, between: &str, other: &OsStr) -> OsString {
+    let mut all = one.to_owned();
+    all.push(between);
+    all.push(other);
+    all
+}
+
+/// Finds the library.
+fn library() -> Result<PathBuf> {
+    let program = std::env::current_exe().context("cannot tell where this program is")?;
+    let folder = program.parent().unwrap_or(Path::new("/"));
+    let places = [folder.join(LIBRARY), folder.join("../lib").join(LIBRARY), folder.join("../lib/weft").join(LIBRARY)];
+    let Some(found) = places.iter().find(|place| place.is_file()) else {
+        bail!("there is no {LIBRARY} beside this program or in ../lib: `make install-library` puts it there");
+    };
+    let found = found.canonicalize().with_context(|| found.display().to_string())?;
+    if found.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b':' | b' ' | b'\t' | b'\n')) {
+        bail!("{}: the loader of programs takes no library whose path has spaces or colons", found.display());
+    }
+    Ok(found)
+}

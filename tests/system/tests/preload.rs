@@ -1,0 +1,138 @@
+//! Unmodified programs that find a file system below a prefix, without a mount (`weft preload`):
+//! `gateways/preload/examples` walks through the calls, and does what people do in shells and in
+//! Python. What happens there must be what happens in a directory of the kernel, and a mount must
+//! see it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+use weft_system_tests::{FileSystem, Need, available, built, ok, run, wait_until, weft};
+
+/// One of the examples.
+fn example(name: &str) -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../gateways/preload/examples")).join(name)
+}
+
+/// A program that finds the file system below `/weft`.
+fn preloaded(fs: &FileSystem, program: impl AsRef<std::ffi::OsStr>) -> Command {
+    built("weft-preload", "libweft_preload.so");
+    let mut command = weft();
+    command.arg("preload").arg(fs.state()).arg("--").arg(program);
+    command
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+/// The walk through the calls, compiled.
+fn walk(dir: &TempDir) -> PathBuf {
+    let program = dir.path().join("walk");
+    ok(Command::new("cc").args(["-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&program).arg(example("walk.c")));
+    program
+}
+
+#[test]
+fn every_call_does_what_the_kernel_does_or_is_refused() {
+    if !available("every_call_does_what_the_kernel_does_or_is_refused", &[Need::Programs(&["cc"])]) {
+        return;
+    }
+    let (dir, there) = (folder(), folder());
+    let program = walk(&dir);
+    let there = there.path().canonicalize().expect("a folder has a path");
+    assert!(ok(Command::new(&program).arg(&there)).contains("all is well"), "that is what Linux does");
+    let fs = FileSystem::up(&["--meta", "2", "--data", "2"]);
+    for (name, leases) in [("asks", false), ("believes", true)] {
+        ok(preloaded(&fs, "mkdir").arg(format!("/weft/{name}")));
+        let mut command = weft();
+        command.arg("preload").arg(fs.state()).args(leases.then_some("--leases")).arg("--").arg(&program);
+        assert!(ok(command.arg(format!("/weft/{name}")).arg("weft")).contains("all is well"), "{name}");
+    }
+}
+
+#[test]
+fn shells_and_their_programs_do_the_same_as_elsewhere() {
+    let needs = [Need::Fuse, Need::Programs(&["cc", "make", "tar", "gzip", "diff"])];
+    if !available("shells_and_their_programs_do_the_same_as_elsewhere", &needs) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "2", "--data", "2"]);
+    let there = folder();
+    for shell in ["sh", "bash"].into_iter().filter(|shell| is_installed(shell)) {
+        let name = format!("work-{shell}");
+        let kernel = there.path().join(&name);
+        std::fs::create_dir(&kernel).expect("a folder can be made");
+        let expected = ok(Command::new(shell).arg(example("programs.sh")).arg(&kernel));
+        ok(preloaded(&fs, "mkdir").arg(format!("/weft/{name}")));
+        let found = ok(preloaded(&fs, shell).arg(example("programs.sh")).arg(format!("/weft/{name}")));
+        assert_eq!(found, expected, "{shell}");
+        // The mount sees what was left.
+        ok(Command::new("diff").arg("-r").arg(&kernel).arg(fs.mnt().join(&name)));
+        assert!(ok(weft().arg("ls").arg(fs.at(&format!("/{name}")))).contains("numbers"));
+    }
+}
+
+fn is_installed(program: &str) -> bool {
+    Command::new(program).args(["-c", ":"]).status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn python_programs_work() {
+    if !available("python_programs_work", &[Need::Programs(&["python3"])]) {
+        return;
+    }
+    let fs = FileSystem::up(&["--meta", "1", "--data", "2"]);
+    let said = ok(preloaded(&fs, "python3").arg(example("python.py")).arg("/weft/py"));
+    assert!(said.contains("all is well"), "{said}");
+    assert_eq!(ok(weft().arg("ls").arg(fs.at("/"))), "", "it has removed everything");
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    let fs = FileSystem::up(&["--meta", "1", "--data", "1"]);
+    let minute = Duration::from_secs(60);
+    let refused = |command: &mut Command, words: &str| {
+        let finished = run(command, minute);
+        assert!(!finished.is_success() && finished.words().contains(words), "{words}: {}", finished.words());
+    };
+    built("weft-preload", "libweft_preload.so");
+    refused(weft().arg("preload").arg(fs.path("nothing")).args(["--", "true"]), "is no file system");
+    refused(weft().arg("preload").arg(fs.state()).args(["--at", "relative", "--", "true"]), "absolute path");
+    refused(weft().arg("preload").arg(fs.state()).args(["--", "/no/such/program"]), "cannot run /no/such/program");
+    refused(preloaded(&fs, "cat").arg("/weft/nothing"), "No such file or directory");
+    // The environment alone does it, too; a wrong one is said and nothing is Weft's.
+    let library = built("weft-preload", "libweft_preload.so");
+    let plain = |setting: &str| {
+        let mut command = Command::new("ls");
+        command.env("LD_PRELOAD", &library).env("WEFT_PRELOAD", setting);
+        command
+    };
+    ok(weft().arg("mkdir").arg(fs.at("/there")));
+    assert_eq!(ok(plain(&format!("/a/b={}", fs.state().display())).arg("/a/b")), "there\n");
+    refused(plain("/weft").arg("/weft"), "is not /PREFIX=FS");
+    // A file system that is not there, and a server that is gone: an errno in time, and words.
+    refused(plain("/weft=/no/such/state").arg("/weft"), "/no/such/state");
+    fs.kill("meta0");
+    let finished = run(weft().args(["--timeout", "2", "preload"]).arg(fs.state()).args(["--", "ls", "/weft"]), minute);
+    assert!(!finished.is_success(), "{}", finished.words());
+}
+
+#[test]
+fn a_server_that_dies_meanwhile_is_waited_for() {
+    let fs = FileSystem::up(&["--meta", "1", "--data", "1"]);
+    let script = "for i in $(seq 400); do echo $i >> /weft/log || exit 1; done; wc -l < /weft/log";
+    let mut child = preloaded(&fs, "sh").args(["-c", script]).stdout(std::process::Stdio::piped()).spawn().expect("a shell starts");
+    wait_until("some lines", Duration::from_secs(30), || fs.total("meta", "objects") > 1);
+    fs.signal("meta0", Signal::STOP);
+    std::thread::sleep(Duration::from_millis(200));
+    fs.signal("meta0", Signal::CONT);
+    fs.kill("data0");
+    ok(weft().args(["up", "--state"]).arg(fs.state()));
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stdout.take().expect("it is piped"), &mut said).expect("text");
+    assert!(child.wait().expect("it ends").success());
+    assert_eq!(said.trim(), "400");
+}
