@@ -1,6 +1,6 @@
 # Entry points for people and for CI. Everything here works in a clean clone, as root and as a plain user.
 
-.PHONY: help run stop test deps clean install-library install-mpiio wheel
+.PHONY: help run stop test deps clean install-library install-mpiio wheel package dist-test
 
 help:
 	@echo "make run    install what is missing, build, start a file system, mount it, try it out"
@@ -9,6 +9,8 @@ help:
 	@echo "make install-library PREFIX=/usr/local   build and install libweft, weft.h, weft.pc and the library of 'weft preload'"
 	@echo "make install-mpiio MPICC=mpicc PREFIX=/usr/local   the same, and MPI-IO for this MPI library over it"
 	@echo "make wheel  build the Python package: a wheel in target/wheels"
+	@echo "make package    a static binary, a Debian package and an OCI image in target/packages"
+	@echo "make dist-test  install that package in a clean root of Debian and use it there (as root, with debootstrap)"
 	@echo "make clean  stop, and remove the build and the demo's files"
 
 run: deps
@@ -35,6 +37,12 @@ install-library:
 MPICC ?= mpicc
 install-mpiio: install-library
 	@scripts/install-mpiio.sh $(MPICC) $(PREFIX) $(DESTDIR)
+
+package: wheel
+	@scripts/package.sh
+
+dist-test:
+	@scripts/dist-test.sh
 
 clean:
 	@scripts/run-demo.sh remove

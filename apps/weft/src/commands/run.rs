@@ -103,7 +103,7 @@ enum By {
     Auto,
     /// In a user and mount namespace
     Namespace,
-    /// By fusermount3: other processes of this user see the mount, too
+    /// By fusermount3, or by root himself: other processes see the mount, too
     Fusermount3,
 }
 
@@ -180,12 +180,12 @@ impl Args {
                     return Ok(running);
                 }
                 Err(why) if self.by == By::Namespace => bail!("no mount in a namespace: {why}"),
-                Err(why) => self.say(&format!("no mount in a namespace ({why}), so fusermount3 mounts")),
+                Err(why) => self.say(&format!("no mount in a namespace ({why}), so it is mounted for others to see, too")),
             }
         }
         match self.start_by(place, false, common)? {
             Ok(running) => {
-                self.say(&format!("mounted at {} by fusermount3", place.at.display()));
+                self.say(&format!("mounted at {} without a namespace", place.at.display()));
                 Ok(running)
             }
             Err(why) => bail!("{why}"),
