@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use weft_base::{Handle, ROOT_HANDLE, SECOND, ServerId, Status};
+use bytes::Bytes;
+use weft_base::{Handle, Payload, ROOT_HANDLE, SECOND, ServerId, Status};
 use weft_rt::{Bulk, Runtime};
+use weft_wire::Rights;
 use weft_wire::ops::{Op, ServerInfo};
 
 use super::world::{Fate, META0, META1, ROOT, World, create};
@@ -54,6 +56,38 @@ fn df_names_the_server_that_does_not_answer() {
     assert_eq!(stats.free_bytes, sum(|info| info.free_bytes));
     assert_eq!(stats.inodes, infos[&META0].objects + infos[&META1].objects);
     assert_eq!(stats.unanswered.iter().map(|error| error.server).collect::<Vec<_>>(), [Some(ServerId::data(1))]);
+}
+
+#[test]
+fn a_small_file_is_three_messages_to_write_and_three_to_read() {
+    let world = World::new(1, 4, 1 << 20);
+    let client = world.client(1);
+    let data = [7; 3901];
+    let names: Vec<String> = (0..64).map(|number| format!("f{number}")).collect();
+    for name in &names {
+        let file = create(&world, &client, name);
+        world.run(client.write(&file, 0, Bulk::Slices(vec![&data]))).expect("it is written");
+        world.run(client.close(file)).expect("the server notes it");
+        let ops: Vec<_> = world.take_sent().into_iter().map(|(_, op)| op).collect();
+        assert_eq!(ops, [Op::Create, Op::Write, Op::Close], "{name}");
+    }
+    // Nothing is known to a new client.
+    let reader = world.client(2);
+    let attr = world.run(reader.lookup(&ROOT, ROOT_HANDLE, b"f0")).expect("it is there");
+    world.take_sent();
+    let (_, file) = world.run(reader.open(&ROOT, attr.handle, Rights::READ, false)).expect("it may be read");
+    let read = world.run(reader.read(&file, 0, data.len() as u64)).expect("its server answers");
+    assert_eq!(read.iter().map(Payload::len).sum::<u64>(), data.len() as u64);
+    world.run(reader.close(file)).expect("the server notes it");
+    let ops: Vec<_> = world.take_sent().into_iter().map(|(_, op)| op).collect();
+    assert_eq!(ops, [Op::Open, Op::Read, Op::Close]);
+    let files: Vec<_> = names.iter().map(|name| (ROOT_HANDLE, Bytes::from(name.clone()))).collect();
+    let read = world.run(reader.read_many(&ROOT, &files));
+    assert!(read.iter().all(|file| file.as_ref().is_ok_and(|file| file.data.to_bytes() == data[..])));
+    let sent = world.take_sent();
+    let lookups = sent.iter().filter(|(_, op)| *op == Op::LookupMany).count();
+    let reads = sent.iter().filter(|(_, op)| *op == Op::ReadMany).count();
+    assert_eq!((lookups, reads, sent.len()), (1, 4, 5), "one for the names, one for each data server: {sent:?}");
 }
 
 #[test]
