@@ -76,7 +76,7 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<(Setup, Workload)> {
     for key in OF_MODELS {
         root.all(key, |_| Ok(()))?;
     }
-    for section in ["node", "network", "disk"] {
+    for section in ["node", "network", "disk", "process"] {
         root.table(section)?;
     }
     let clients = root.swept("clients", choices, |value| up_to(value, 256))?.unwrap_or(1);

@@ -81,7 +81,7 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<Case> {
         }
     };
     // What other systems and `weft bench run` want to know means nothing here.
-    for section in ["weft", "scale", "scale_tasks", "dnfsp", "local"] {
+    for section in ["weft", "process", "scale", "scale_tasks", "dnfsp", "local"] {
         root.table(section)?;
         profile.as_ref().map(|profile| profile.table(section)).transpose()?;
     }

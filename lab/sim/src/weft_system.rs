@@ -13,14 +13,14 @@ use weft_layout::Strips;
 use weft_model::DiskModel;
 use weft_piosim::{CacheLayerConfig, ClusterConfig};
 use weft_plan::document::{Choices, Table, integer, text, truth};
-use weft_plan::units::{bytes, count, name, seconds};
+use weft_plan::units::{bytes, count, name, seconds, up_to};
 use weft_plan::workload;
 use weft_rt_sim::Profile;
-use weft_rt_sim::models::{CpuProfile, DiskProfile, NetProfile, SeekProfile};
+use weft_rt_sim::models::{CpuProfile, DiskProfile, NetProfile, ProcessProfile, SeekProfile};
 use weft_virtual_cluster::{ClusterShape, Durability, Engine, PhaseReport, TracedRun};
 use weft_workload::Workload;
 
-use crate::cluster::Layered;
+use crate::cluster::{Layered, nanos};
 
 /// A case, ready to be run.
 pub struct WeftCase {
@@ -31,6 +31,8 @@ pub struct WeftCase {
 const STORAGES: [(&str, Engine); 4] =
     [("journal", Engine::Journal), ("memory", Engine::Memory), ("db", Engine::Db), ("dbpf", Engine::Dbpf)];
 const CONTRACTS: [(&str, Durability); 3] = [("batch", Durability::Batch), ("sync", Durability::Sync), ("none", Durability::None)];
+/// Cores of a machine that all share: beyond that a plan has a number wrong.
+const CORES_MAX: u32 = 4096;
 const CACHES: [(&str, bool); 2] = [("yes", true), ("no", false)];
 
 /// Reads what a plan says of Weft: the section `[weft]` and the one `[[workload]]`. `config` has
@@ -62,19 +64,21 @@ pub fn read<'a>(
         shape.meta = small("weft.metadata_servers", servers)?;
     }
     section.set("engine", &mut shape.storage, |value| name(value, &STORAGES))?;
-    section.set("durability", &mut shape.contract, |value| name(value, &CONTRACTS))?;
-    shape.changed_contract = section.get("change_durability", |value| name(value, &CONTRACTS))?;
-    if shape.changed_contract.is_some() && shape.storage == Engine::Memory {
+    section.set("durability", &mut shape.contracts.first, |value| name(value, &CONTRACTS))?;
+    shape.contracts.changed = section.get("change_durability", |value| name(value, &CONTRACTS))?;
+    if shape.contracts.changed.is_some() && shape.storage == Engine::Memory {
         return Err(root.table("weft")?.error("change_durability", "the engine memory promises nothing"));
     }
     let strips = |value: &DeValue<'_>| Strips::parse(&text(value)?).map_err(|problem| problem.to_string());
     shape.strips = section.get("strips", strips)?.map(Arc::new);
     section.set("flush_each", &mut shape.flush_each, truth)?;
-    if shape.flush_each && (shape.storage, shape.contract) != (Engine::Journal, Durability::Sync) {
+    if shape.flush_each && (shape.storage, shape.contracts.first) != (Engine::Journal, Durability::Sync) {
         return Err(root.table("weft")?.error("flush_each", "is for the engine journal with durability sync"));
     }
+    shape.shared_cores = section.get("shared_cores", |value| up_to(value, CORES_MAX))?.map(|cores| cores as usize);
     shape.profile = machines(&mut section, config)?;
     section.finish()?;
+    processes(Layered::open(root, profile, "process", choices)?, &mut shape.profile)?;
     let [table] = workloads else {
         return Err(root.error("workload", "Weft's own servers and clients run one workload at a time"));
     };
@@ -129,7 +133,34 @@ fn machines(section: &mut Layered<'_, '_>, config: &ClusterConfig) -> Result<Pro
         access_spread_ns: if matches!(config.server.disk, DiskModel::Simple { .. }) { spread } else { 0 },
         seek,
     };
-    Ok(Profile { net, cpu, disk })
+    Ok(Profile { net, cpu, disk, process: None })
+}
+
+/// `[process]`: what processes pay for messages and sleep. Nothing, unless one of its keys is
+/// given; those that are missing cost nothing then, and a client's request as much as a server's.
+fn processes(mut section: Layered<'_, '_>, profile: &mut Profile) -> Result<()> {
+    section.set("local_latency", &mut profile.net.loopback_ns, nanos)?;
+    let mut is_given = false;
+    let mut time = |key: &str, usual: u64| {
+        let found = section.get(key, nanos)?;
+        is_given |= found.is_some();
+        anyhow::Ok(found.unwrap_or(usual))
+    };
+    let process = ProcessProfile {
+        send_ns: time("send", 0)?,
+        receive_ns: time("receive", 0)?,
+        wake_ns: time("wake", 0)?,
+        waker_ns: time("waker", 0)?,
+        woken_ns: time("woken", 0)?,
+        client_request_ns: time("client_request", profile.cpu.request_ns)?,
+        copy_bytes_per_s: 0,
+    };
+    let copy = section.get("client_copy_bandwidth", bytes)?;
+    section.finish()?;
+    if is_given || copy.is_some() {
+        profile.process = Some(ProcessProfile { copy_bytes_per_s: copy.unwrap_or(0), ..process });
+    }
+    Ok(())
 }
 
 impl WeftCase {
@@ -193,5 +224,48 @@ fn row(phase: &PhaseReport, wall_s: f64) -> Map<String, Value> {
     match row {
         Value::Object(row) => row,
         _ => unreachable!("the macro was given an object"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use weft_plan::files::Lab;
+
+    use super::*;
+    use crate::case::{self, Case};
+
+    /// The one case of a built-in plan with these values.
+    fn weft(set: &[&str]) -> Result<WeftCase> {
+        let few = ["clients=1", "workload.files=200", "workload.window=1"];
+        let set: Vec<String> = few.iter().chain(set).map(|word| word.to_string()).collect();
+        let cases = Lab { folder: PathBuf::from("/no/such/folder") }.plan("weft-creates", &set, None)?.cases(case::read)?;
+        match cases[0].build(case::read)? {
+            Case::Weft(case) => Ok(*case),
+            _ => anyhow::bail!("not Weft itself"),
+        }
+    }
+
+    #[test]
+    fn processes_of_one_machine_are_keys_of_a_plan() {
+        let rate = |set: &[&str]| {
+            let rows = weft(set).and_then(|case| case.run(None)).expect("the plan runs");
+            rows[0]["operations_per_second"].as_f64().expect("a rate")
+        };
+        assert_eq!(weft(&[]).expect("a good plan").shape.profile.process, None);
+        let shared = ["weft.shared_cores=2", "process.wake=20us", "process.client_request=2us", "process.local_latency=0us"];
+        let case = weft(&shared).expect("a good plan");
+        let process = case.shape.profile.process.clone().expect("a key is given");
+        assert_eq!((process.wake_ns, process.client_request_ns, process.send_ns), (20_000, 2_000, 0));
+        assert_eq!((case.shape.shared_cores, case.shape.profile.net.loopback_ns), (Some(2), 0));
+        // One request at a time is two wake-ups and little else.
+        let asleep = rate(&shared);
+        assert!((15_000.0..25_000.0).contains(&asleep), "{asleep} creates a second");
+        let awake = rate(&[&shared[..], &["process.wake=0us"]].concat());
+        assert!(awake > 3.0 * asleep, "{awake} creates a second that wait for nobody");
+        let wrong = weft(&["process.wakes=1us"]).err().expect("no such key").to_string();
+        assert!(wrong.contains("wakes"), "{wrong}");
+        assert!(weft(&["weft.shared_cores=0"]).is_err() && weft(&["weft.shared_cores=5000"]).is_err());
     }
 }

@@ -9,7 +9,7 @@ use weft_layout::Strips;
 use weft_meta_server::{Durability, Engine, MetaServerConfig, ServingConfig};
 use weft_rt::Runtime;
 use weft_rt_sim::models::DiskProfile;
-use weft_rt_sim::{Joined, NodeConfig, NodeId, Profile, Sim, SimRt};
+use weft_rt_sim::{Joined, MachineId, NodeConfig, NodeId, Profile, Sim, SimRt};
 use weft_sched::LayerKind;
 use weft_sched::improved::DiskCost;
 use weft_wire::ClusterKey;
@@ -26,11 +26,13 @@ const BATCH_NS: u64 = 50 * MILLISECOND;
 /// Between two questions whether all servers serve, in nanoseconds.
 const START_STEP_NS: u64 = MILLISECOND;
 
-/// A cluster: every server and every client has a machine of its own.
+/// A cluster. Every server and every client has a machine of its own, or all share one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterShape {
     /// What the machines are like.
     pub profile: Profile,
+    /// All servers and clients are on one machine with so many cores; `None`: each has its own.
+    pub shared_cores: Option<usize>,
     /// Decides what is left to chance.
     pub seed: u64,
     /// Number of metadata servers.
@@ -44,10 +46,7 @@ pub struct ClusterShape {
     /// What keeps metadata and data.
     pub storage: Engine,
     /// What an acknowledged change survives.
-    pub contract: Durability,
-    /// What it survives from the first step of a workload on: the contract is changed while the
-    /// servers run.
-    pub changed_contract: Option<Durability>,
+    pub contracts: Contracts,
     /// The strips of the distribution `varstrip` for files that are written and read block by
     /// block.
     pub strips: Option<Arc<Strips>>,
@@ -57,18 +56,33 @@ pub struct ClusterShape {
     pub cache_layer: LayerKind,
 }
 
+/// What an acknowledged change survives, and whether that changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contracts {
+    /// As the servers begin.
+    pub first: Durability,
+    /// From the first step of a workload on: it is changed while the servers run.
+    pub changed: Option<Durability>,
+}
+
+impl From<Durability> for Contracts {
+    fn from(first: Durability) -> Contracts {
+        Contracts { first, changed: None }
+    }
+}
+
 impl Default for ClusterShape {
     fn default() -> ClusterShape {
         ClusterShape {
             profile: Profile::default(),
+            shared_cores: None,
             seed: 1,
             meta: 1,
             data: 4,
             stripe_bytes: 1 << 20,
             stripe_width: 0,
             storage: Engine::Journal,
-            contract: Durability::Batch,
-            changed_contract: None,
+            contracts: Durability::Batch.into(),
             strips: None,
             flush_each: false,
             cache_layer: LayerKind::None,
@@ -82,11 +96,14 @@ pub(crate) struct Cluster {
     pub(crate) servers: Servers,
     pub(crate) clients: Vec<(NodeId, Client<SimRt>)>,
     pub(crate) strips: Option<Arc<Strips>>,
+    /// The machine that all share, and its cores.
+    pub(crate) machine: Option<(MachineId, usize)>,
 }
 
 impl Cluster {
-    /// Starts all servers and `procs` clients, and waits until they serve.
-    pub(crate) fn start(shape: &ClusterShape, procs: u32) -> Result<Cluster, VirtualError> {
+    /// Starts all servers and a client for each process of the work, and waits until they serve.
+    pub(crate) fn start(shape: &ClusterShape, work: &Workload) -> Result<Cluster, VirtualError> {
+        let procs = work.procs;
         for (what, count) in [("metadata server", shape.meta.into()), ("data server", shape.data.into()), ("client", procs)] {
             if count == 0 {
                 return Err(VirtualError::Invalid(format!("a cluster needs at least one {what}")));
@@ -107,15 +124,22 @@ impl Cluster {
             return Err(VirtualError::Invalid(format!("files over {width} of {} data servers", shape.data)));
         }
         let sim = Sim::new(shape.seed, shape.profile.clone());
-        let servers = start_servers(&sim, &map, shape);
+        let machine = shape.shared_cores.map(|cores| (sim.add_machine(cores), cores));
+        let servers = start_servers(&sim, &map, shape, machine.map(|(machine, _)| machine));
         let clients = (0..procs).map(|index| {
-            let node = sim.add_node(NodeConfig::client(format!("client{index}")));
+            let usual = NodeConfig::client(format!("client{index}"));
+            let node = match machine {
+                // Its threads run side by side.
+                Some((machine, _)) => NodeConfig { machine: Some(machine), cores: work.clients as usize, ..usual },
+                None => usual,
+            };
+            let node = sim.add_node(node);
             // Waiting for a busy disk is no failure here.
             let options = ClientOptions { deadline_ns: LIMIT_NS / 2, ..ClientOptions::new(ClientId(u64::from(index) + 1), 1) };
             (node, Client::new(sim.rt(node), map.clone(), options))
         });
         let clients: Vec<_> = clients.collect();
-        let cluster = Cluster { sim, servers, clients, strips: shape.strips.clone() };
+        let cluster = Cluster { sim, servers, clients, strips: shape.strips.clone(), machine };
         let (node, client) = cluster.clients[0].clone();
         let ready = cluster.sim.spawn_on(node, move |rt| async move {
             loop {
@@ -127,7 +151,7 @@ impl Cluster {
             }
         });
         cluster.wait(&[ready])?;
-        if let Some(contract) = shape.changed_contract {
+        if let Some(contract) = shape.contracts.changed {
             cluster.change_contract(&map, contract)?;
         }
         Ok(cluster)
@@ -195,12 +219,12 @@ fn disk_cost(disk: &DiskProfile) -> DiskCost {
     DiskCost { access_ns, bytes_per_s: unlimited(disk.read_bytes_per_s), continues_free: disk.seek.is_some() }
 }
 
-fn start_servers(sim: &Sim, map: &ClusterMap, shape: &ClusterShape) -> Servers {
+fn start_servers(sim: &Sim, map: &ClusterMap, shape: &ClusterShape, machine: Option<MachineId>) -> Servers {
     let key = ClusterKey([1; 32]);
     let serving = |server| ServingConfig {
         create: true,
         engine: shape.storage,
-        durability: shape.contract,
+        durability: shape.contracts.first,
         batch_interval_ns: BATCH_NS,
         ..ServingConfig::new(server, map.clone(), key.clone())
     };
@@ -209,5 +233,5 @@ fn start_servers(sim: &Sim, map: &ClusterMap, shape: &ClusterShape) -> Servers {
         cache: CacheConfig { layer: shape.cache_layer, disk: disk_cost(&shape.profile.disk), ..CacheConfig::default() },
         ..DataServerConfig::new(serving(ServerId::data(0)))
     };
-    Servers::start(sim, &meta, &data)
+    Servers::start_on(sim, &meta, &data, machine)
 }

@@ -25,7 +25,7 @@ mod report;
 mod servers;
 mod steps;
 
-pub use cluster::ClusterShape;
+pub use cluster::{ClusterShape, Contracts};
 pub use report::{PhaseReport, Share};
 pub use servers::{Exit, Servers, cluster_map};
 use weft_base::Status;
@@ -58,14 +58,14 @@ impl std::fmt::Display for VirtualError {
 
 impl std::error::Error for VirtualError {}
 
-/// Runs a workload on a cluster of this shape: every process of the workload has a machine of its
-/// own. A report for each step that the workload wants to be told.
+/// Runs a workload on a cluster of this shape: every process of the workload is a node of it. A
+/// report for each step that the workload wants to be told.
 ///
 /// # Errors
 /// [`VirtualError`]: a shape without servers or clients, a workload without work, or what went
 /// wrong in virtual time.
 pub fn run(shape: &ClusterShape, work: &Workload) -> Result<Vec<PhaseReport>, VirtualError> {
-    steps::run(&Cluster::start(shape, work.procs)?, work)
+    steps::run(&Cluster::start(shape, work)?, work)
 }
 
 /// A run with a record of everything that was done once the servers served.
@@ -82,7 +82,7 @@ pub struct TracedRun {
 /// # Errors
 /// As [`run`].
 pub fn run_traced(shape: &ClusterShape, work: &Workload) -> Result<TracedRun, VirtualError> {
-    let cluster = Cluster::start(shape, work.procs)?;
+    let cluster = Cluster::start(shape, work)?;
     cluster.sim.start_tracing(Mask::ALL, RING_RECORDS);
     let phases = steps::run(&cluster, work)?;
     Ok(TracedRun { phases, files: cluster.sim.take_trace_files() })

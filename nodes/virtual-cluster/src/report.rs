@@ -20,6 +20,10 @@ pub struct PhaseReport {
     pub messages: u64,
     /// Bytes on the wire from clients, headers included.
     pub wire_bytes: u64,
+    /// Processor time of all clients, in nanoseconds.
+    pub client_cpu_ns: u64,
+    /// Processor time of all servers, in nanoseconds.
+    pub server_cpu_ns: u64,
     /// Disk accesses of all servers.
     pub disk: DiskCounts,
     /// How busy the busiest machine of each group was, busiest first.
@@ -59,6 +63,8 @@ impl PhaseReport {
 pub(crate) struct Meter {
     at: Nanos,
     before: Vec<(NodeId, NodeUsage)>,
+    /// Of the machine that all share: its cores and its disk, in nanoseconds.
+    shared_before: Option<(u64, u64)>,
 }
 
 /// What one part of a machine was busy, in nanoseconds.
@@ -90,7 +96,8 @@ enum Group {
 impl Meter {
     pub(crate) fn start(cluster: &Cluster) -> Meter {
         let nodes = cluster.servers.nodes().into_iter().map(|(_, node)| node).chain(cluster.clients.iter().map(|(node, _)| *node));
-        Meter { at: cluster.sim.now(), before: nodes.map(|node| (node, cluster.sim.usage(node))).collect() }
+        let shared_before = cluster.machine.map(|(machine, _)| cluster.sim.machine_busy(machine));
+        Meter { at: cluster.sim.now(), shared_before, before: nodes.map(|node| (node, cluster.sim.usage(node))).collect() }
     }
 
     pub(crate) fn stop(self, cluster: &Cluster, name: &'static str, operations: u64, bytes: u64) -> PhaseReport {
@@ -119,6 +126,9 @@ impl Meter {
             };
             busy.push((group, busy_ns));
         }
+        let cpu_of =
+            |clients: bool| busy.iter().filter(|(group, _)| (*group == Group::Clients) == clients).map(|(_, busy)| busy.cpu_ns).sum();
+        let (client_cpu_ns, server_cpu_ns) = (cpu_of(true), cpu_of(false));
         let share = |ns_busy: u64| ns_busy as f64 / ns.max(1) as f64;
         let mut shares: Vec<Share> = PARTS
             .iter()
@@ -129,8 +139,16 @@ impl Meter {
             })
             .filter(|share| share.busiest > 0.0)
             .collect();
+        if let (Some((machine, cores)), Some(before)) = (cluster.machine, self.shared_before) {
+            let after = cluster.sim.machine_busy(machine);
+            for (part, ns_busy) in
+                [("processors of the machine", (after.0 - before.0) / cores as u64), ("disk of the machine", after.1 - before.1)]
+            {
+                shares.push(Share { part, busiest: share(ns_busy), mean: share(ns_busy) });
+            }
+        }
         shares.sort_by(|a, b| b.busiest.total_cmp(&a.busiest));
-        PhaseReport { name, operations, bytes, ns, messages, wire_bytes, disk, shares }
+        PhaseReport { name, operations, bytes, ns, messages, wire_bytes, client_cpu_ns, server_cpu_ns, disk, shares }
     }
 }
 

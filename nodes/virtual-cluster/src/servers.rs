@@ -1,4 +1,4 @@
-//! The servers of a file system in virtual time, each on a machine of its own.
+//! The servers of a file system in virtual time, each on a machine of its own or all on one.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use weft_base::{ClusterMap, FsId, Nanos, ServerEntry, ServerId, ServerRole};
 use weft_data_server::DataServerConfig;
 use weft_meta_server::{MetaServerConfig, ServingConfig};
 use weft_rt::Runtime;
-use weft_rt_sim::{Control, NodeConfig, NodeId, Sim, SimRt};
+use weft_rt_sim::{Control, MachineId, NodeConfig, NodeId, Sim, SimRt};
 
 /// The map of a file system of so many metadata and data servers, all under names of their own.
 pub fn cluster_map(fs_id: FsId, fs_name: &str, meta: u16, data: u16, stripe_bytes: u32, stripe_width: u16) -> ClusterMap {
@@ -45,13 +45,20 @@ pub struct Servers {
     data: DataServerConfig,
     /// What the configurations of all machines say of the servers; read at every start.
     map: Rc<RefCell<ClusterMap>>,
+    /// The one machine of all; `None`: each has its own.
+    machine: Option<MachineId>,
 }
 
 impl Servers {
     /// Adds a machine for every server of the map of `meta` and starts it: metadata servers as
     /// `meta` says, data servers as `data` says, each under its own number and name.
     pub fn start(sim: &Sim, meta: &MetaServerConfig, data: &DataServerConfig) -> Servers {
-        Servers::start_with_clocks(sim, meta, data, |_| 0)
+        Servers::start_all(sim, meta, data, None, |_| 0)
+    }
+
+    /// The same on one machine; on one each without it.
+    pub fn start_on(sim: &Sim, meta: &MetaServerConfig, data: &DataServerConfig, machine: Option<MachineId>) -> Servers {
+        Servers::start_all(sim, meta, data, machine, |_| 0)
     }
 
     /// The same on machines whose wall clocks are off by so many nanoseconds.
@@ -59,6 +66,16 @@ impl Servers {
         sim: &Sim,
         meta: &MetaServerConfig,
         data: &DataServerConfig,
+        clock_skew_ns: impl Fn(ServerId) -> i64,
+    ) -> Servers {
+        Servers::start_all(sim, meta, data, None, clock_skew_ns)
+    }
+
+    fn start_all(
+        sim: &Sim,
+        meta: &MetaServerConfig,
+        data: &DataServerConfig,
+        machine: Option<MachineId>,
         clock_skew_ns: impl Fn(ServerId) -> i64,
     ) -> Servers {
         let map = Rc::new(RefCell::new(meta.serving.map.clone()));
@@ -69,6 +86,7 @@ impl Servers {
             meta: meta.clone(),
             data: data.clone(),
             map,
+            machine,
         };
         for entry in meta.serving.map.servers() {
             servers.run(&sim.control(), entry, clock_skew_ns(entry.id));
@@ -88,7 +106,7 @@ impl Servers {
 
     fn run(&self, control: &Control, entry: &ServerEntry, clock_skew_ns: i64) {
         let ServerEntry { id: server, name, .. } = entry.clone();
-        let node = control.add_node(NodeConfig { clock_skew_ns, ..NodeConfig::server(server) });
+        let node = control.add_node(NodeConfig { clock_skew_ns, machine: self.machine, ..NodeConfig::server(server) });
         let (exits, map) = (self.exits.clone(), self.map.clone());
         match server.role() {
             ServerRole::Meta => {

@@ -9,7 +9,7 @@ use weft_workload::{Dirs, Protocol, Steps, WorkStep, Workload};
 const FILES: u64 = 200;
 
 fn measure(protocol: Protocol, no_metafile: bool, data: u16, procs: u32) -> Vec<PhaseReport> {
-    let shape = ClusterShape { data, contract: Durability::Sync, ..ClusterShape::default() };
+    let shape = ClusterShape { data, contracts: Durability::Sync.into(), ..ClusterShape::default() };
     let steps = Steps::each(&[WorkStep::Create, WorkStep::Readdir, WorkStep::Remove]);
     let work = Workload { protocol, no_metafile, procs, dirs: Dirs::Own, attrs: true, steps, ..Workload::empty_files(FILES) };
     let phases = run(&shape, &work).expect("nothing fails here");
@@ -47,7 +47,7 @@ fn each_datafile_is_a_message_and_a_change_of_its_own() {
 #[test]
 fn flushes_of_their_own_are_one_for_each_change() {
     let syncs = |flush_each, procs| {
-        let shape = ClusterShape { data: 1, contract: Durability::Sync, flush_each, ..ClusterShape::default() };
+        let shape = ClusterShape { data: 1, contracts: Durability::Sync.into(), flush_each, ..ClusterShape::default() };
         let steps = Steps::each(&[WorkStep::Create, WorkStep::Remove]);
         let work = Workload { procs, dirs: Dirs::Own, steps, ..Workload::empty_files(FILES) };
         let phases = run(&shape, &work).expect("nothing fails here");

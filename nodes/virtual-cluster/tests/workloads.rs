@@ -2,7 +2,7 @@
 //! where there are some.
 
 use weft_rt_sim::Profile;
-use weft_rt_sim::models::{DiskProfile, NetProfile, SeekProfile};
+use weft_rt_sim::models::{DiskProfile, NetProfile, ProcessProfile, SeekProfile};
 use weft_trace::explain::Analysis;
 use weft_trace::file::TraceFile;
 use weft_trace::merge::merge;
@@ -85,7 +85,7 @@ fn on_rotating_disks_list_operations_save_accesses() {
         profile: Profile { net, disk, ..usual },
         data: 10,
         stripe_bytes: 64 << 10,
-        contract: Durability::Batch,
+        contracts: Durability::Batch.into(),
         ..ClusterShape::default()
     };
     let single = run(&shape, &interleaved(10, 1 << 20, 5 << 10, 1)).unwrap();
@@ -151,4 +151,41 @@ fn files_read_together_cost_few_messages() {
     assert!(some.messages <= 64 * 5);
     assert!(many.ns < some.ns && some.ns < one.ns);
     assert_eq!(read(256, Dirs::Shared).messages, many.messages);
+}
+
+/// A machine whose processes pay for messages and sleep.
+fn shared(cores: usize, wake_ns: u64) -> ClusterShape {
+    let process = ProcessProfile {
+        send_ns: 700,
+        receive_ns: 700,
+        wake_ns,
+        waker_ns: 1_000,
+        woken_ns: 1_000,
+        client_request_ns: 1_000,
+        copy_bytes_per_s: 8_000_000_000,
+    };
+    let mut profile = Profile { process: Some(process), ..Profile::default() };
+    profile.net.loopback_ns = 0;
+    ClusterShape { profile, data: 1, shared_cores: Some(cores), storage: Engine::Memory, ..ClusterShape::default() }
+}
+
+#[test]
+fn servers_and_clients_on_one_machine_share_its_cores() {
+    let rate = |shape: &ClusterShape, procs, depth| {
+        let work = Workload { steps: Steps::of(WorkStep::Create), ..names(procs, 512 / u64::from(procs), depth, Dirs::Own) };
+        let create = &run(shape, &work).unwrap()[0];
+        assert_eq!((create.operations, create.messages), (512, 512));
+        let busy = (create.client_cpu_ns + create.server_cpu_ns) as f64 / (create.ns as f64 * shape.shared_cores.unwrap() as f64);
+        let told = create.shares.iter().find(|share| share.part == "processors of the machine").unwrap().busiest;
+        // One core may still be sending when the last client is done.
+        assert!((busy - told).abs() < 0.01 && told < 1.01, "{busy} and {told}");
+        create.operations_per_s()
+    };
+    let two = shared(2, 6_000);
+    let [alone, with_window] = [1, 64].map(|depth| rate(&two, 1, depth));
+    assert!(with_window > 3.0 * alone, "a window shares wake-ups: {alone} and {with_window}");
+    let [slower, same] = [1, 64].map(|depth| rate(&shared(2, 60_000), 1, depth));
+    assert!(slower < 0.3 * alone && same > 0.5 * with_window, "who never sleeps is not woken: {slower} and {same}");
+    let [crowded, roomy] = [1, 4].map(|cores| rate(&shared(cores, 6_000), 8, 1));
+    assert!(roomy > 1.2 * crowded, "eight clients need more than one core: {crowded} and {roomy}");
 }

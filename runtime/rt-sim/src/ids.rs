@@ -13,6 +13,16 @@ impl NodeId {
     }
 }
 
+/// Names a machine that several nodes share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MachineId(pub(crate) u32);
+
+impl MachineId {
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// Names a task. The generation tells it from a later one in the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskId {

@@ -11,8 +11,9 @@ use weft_wire::Frame;
 
 use crate::disk::{DiskCounts, NodeDisk};
 use crate::faults::Fault;
-use crate::ids::{Flow, TaskId};
+use crate::ids::{Flow, MachineId, TaskId};
 use crate::models::{Cores, Station};
+use crate::process::Process;
 
 /// What a node is like.
 #[derive(Clone, Debug)]
@@ -21,8 +22,11 @@ pub struct NodeConfig {
     pub name: String,
     /// The server that its process is; `None` for a client.
     pub server: Option<ServerId>,
-    /// Number of cores. A shard of a server is one thread, so 1 is right for it.
+    /// Number of cores; on a machine that it shares, how many of them it can use. A shard of a
+    /// server is one thread, so 1 is right for it.
     pub cores: usize,
+    /// The machine whose cores and disk it shares with other nodes; `None`: it has its own.
+    pub machine: Option<MachineId>,
     /// Size of its disk in bytes.
     pub disk_bytes: u64,
     /// How far its wall clock is off, in nanoseconds.
@@ -35,7 +39,7 @@ const DISK_BYTES: u64 = 1 << 40;
 impl NodeConfig {
     /// A client with one core.
     pub fn client(name: impl Into<String>) -> NodeConfig {
-        NodeConfig { name: name.into(), server: None, cores: 1, disk_bytes: DISK_BYTES, clock_skew_ns: 0 }
+        NodeConfig { name: name.into(), server: None, cores: 1, machine: None, disk_bytes: DISK_BYTES, clock_skew_ns: 0 }
     }
 
     /// A server with one core, named after its number.
@@ -74,6 +78,13 @@ pub(crate) type Main = Rc<dyn Fn(u32) -> Flow>;
 /// Which connection of a client process: server, client identity and its incarnation.
 pub(crate) type PeerKey = (ServerId, ClientId, u32);
 
+/// Everything takes so many percent of its usual time, until then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slowness {
+    pub(crate) percent: u64,
+    pub(crate) until: u64,
+}
+
 pub(crate) struct Node {
     pub(crate) name: String,
     /// Counts the processes of the node; the first is 1.
@@ -86,13 +97,12 @@ pub(crate) struct Node {
     pub(crate) main: Option<Main>,
 
     pub(crate) cores: Cores,
+    pub(crate) process: Process,
     pub(crate) sending: Station,
     pub(crate) receiving: Station,
     pub(crate) disk: NodeDisk,
     pub(crate) clock_skew_ns: i64,
-    /// Everything takes so many percent of its usual time, until `slow_until`.
-    pub(crate) slow_percent: u64,
-    pub(crate) slow_until: u64,
+    pub(crate) slow: Slowness,
     pub(crate) disk_full_until: u64,
     /// Where a laboratory holds up flows of this node.
     pub(crate) delays: Delays,
@@ -127,12 +137,12 @@ impl Node {
             boot_id,
             main: None,
             cores: Cores::new(config.cores),
+            process: Process::of(config.server, config.machine),
             sending: Station::default(),
             receiving: Station::default(),
             disk: NodeDisk::new(config.disk_bytes),
             clock_skew_ns: config.clock_skew_ns,
-            slow_percent: 100,
-            slow_until: 0,
+            slow: Slowness { percent: 100, until: 0 },
             disk_full_until: 0,
             delays: Delays::NONE,
             paused_until: 0,

@@ -28,6 +28,10 @@ pub(crate) enum Event {
     Resume(NodeId),
     /// What filled the disk of a node may be gone.
     SpaceBack(NodeId),
+    /// A process looks at what has arrived.
+    Look(NodeId),
+    /// A client has taken replies from its sockets.
+    Taken(NodeId),
 }
 
 impl Event {
@@ -44,6 +48,8 @@ impl Event {
             Event::Restart { node, epoch } => 8 << 56 | u64::from(node.0) << 32 | u64::from(epoch),
             Event::Resume(node) => 9 << 56 | u64::from(node.0),
             Event::SpaceBack(node) => 12 << 56 | u64::from(node.0),
+            Event::Look(node) => 13 << 56 | u64::from(node.0),
+            Event::Taken(node) => 14 << 56 | u64::from(node.0),
         }
     }
 }

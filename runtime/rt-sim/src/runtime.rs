@@ -132,8 +132,8 @@ impl ServerRuntime for SimRt {
         }
     }
 
-    fn receive(&self, into: &mut Vec<Arrival>) -> impl Future<Output = ()> {
-        poll_fn(|context| {
+    async fn receive(&self, into: &mut Vec<Arrival>) {
+        let received_at = poll_fn(|context| {
             let mut state = self.state().borrow_mut();
             if !state.is_alive(self.disk.node, self.disk.life) {
                 return Poll::Pending;
@@ -143,9 +143,12 @@ impl ServerRuntime for SimRt {
                 node.receiver = Some(context.waker().clone());
                 return Poll::Pending;
             }
-            into.extend(node.arrivals.drain(..));
-            Poll::Ready(())
-        })
+            Poll::Ready(state.begin_receive(self.disk.node))
+        });
+        if let Some(at) = received_at.await {
+            self.wait_until(at, Reason::Cpu).await;
+        }
+        into.extend(self.state().borrow_mut().nodes[self.disk.node.index()].arrivals.drain(..));
     }
 
     fn reply(&self, peer: PeerId, reply: Frame) {

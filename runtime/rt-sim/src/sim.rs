@@ -11,10 +11,11 @@ use weft_rt::FaultPoint;
 use crate::Random;
 use crate::disk::DiskFaultKind;
 use crate::faults::{FOREVER, Fault, FaultPlan, MessageFaults};
-use crate::ids::{Flow, NodeId};
+use crate::ids::{Flow, MachineId, NodeId};
 use crate::joined::Joined;
 use crate::models::Profile;
 use crate::node::{Node, NodeConfig, NodeUsage};
+use crate::process::Machine;
 use crate::runtime::SimRt;
 use crate::tracing::Tracing;
 use crate::world::{Halt, State, World};
@@ -190,6 +191,19 @@ impl Control {
 
 /// Nodes and processes.
 impl Control {
+    /// Adds a machine with so many cores, and one disk, for nodes that name it.
+    pub fn add_machine(&self, cores: usize) -> MachineId {
+        let mut state = self.world.state.borrow_mut();
+        let id = MachineId(state.machines.len() as u32);
+        state.machines.push(Machine::new(cores));
+        id
+    }
+
+    /// How long all cores of a machine together were busy, and its disk, in nanoseconds.
+    pub fn machine_busy(&self, machine: MachineId) -> (u64, u64) {
+        self.world.state.borrow().machines[machine.index()].busy()
+    }
+
     /// Adds a node. A client's process runs at once (with nothing in it), a server's when it is
     /// started.
     pub fn add_node(&self, config: NodeConfig) -> NodeId {
@@ -346,7 +360,7 @@ impl Control {
         state.net.cut_links.clear();
         state.net.message_faults_until = 0;
         for (index, node) in state.nodes.iter_mut().enumerate() {
-            node.slow_until = 0;
+            node.slow.until = 0;
             node.disk_full_until = 0;
             node.disk.volume.is_full = false;
             if node.paused_until > state.clock.now {
@@ -456,7 +470,7 @@ impl Control {
     /// Events handled and polls made so far, for measurements of the simulator itself.
     pub fn steps(&self) -> (u64, u64) {
         let state: &State = &self.world.state.borrow();
-        (state.events_handled, state.polls)
+        (state.steps.events, state.steps.polls)
     }
 
     /// Living tasks.

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use weft_base::{SECOND, WallTime};
-use weft_rt::Work;
 
 use crate::Random;
 use crate::clock::Clock;
@@ -21,6 +20,7 @@ use crate::ids::{NodeId, SlotId, TaskId};
 use crate::models::Profile;
 use crate::net::Net;
 use crate::node::Node;
+use crate::process::Machine;
 use crate::queue::Event;
 use crate::slots::{Outcome, Reason, Removed};
 use crate::trace::Trace;
@@ -43,6 +43,7 @@ pub(crate) struct State {
     pub(crate) clock: Clock,
     pub(crate) profile: Profile,
     pub(crate) nodes: Vec<Node>,
+    pub(crate) machines: Vec<Machine>,
     pub(crate) net: Net,
     pub(crate) planned_faults: Vec<Fault>,
     /// What tasks draw.
@@ -54,10 +55,16 @@ pub(crate) struct State {
     pub(crate) trace: Trace,
     /// Records of what nodes do, if somebody wants them.
     pub(crate) tracing: Option<Tracing>,
-    pub(crate) polls: u64,
-    pub(crate) events_handled: u64,
+    pub(crate) steps: Steps,
     /// Processes to be started as soon as nothing is borrowed.
     pub(crate) starts: Vec<NodeId>,
+}
+
+/// What the simulator itself has done.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Steps {
+    pub(crate) events: u64,
+    pub(crate) polls: u64,
 }
 
 /// Why a run came to its end.
@@ -82,6 +89,7 @@ impl World {
             clock,
             profile,
             nodes: Vec::new(),
+            machines: Vec::new(),
             net: Net::default(),
             planned_faults: Vec::new(),
             task_random: random.fork(),
@@ -89,8 +97,7 @@ impl World {
             fault_random: random.fork(),
             trace: Trace::default(),
             tracing: None,
-            polls: 0,
-            events_handled: 0,
+            steps: Steps::default(),
             starts: Vec::new(),
         };
         Rc::new_cyclic(|me| World { me: me.clone(), state: RefCell::new(state), seed, ready, is_running: Cell::new(false) })
@@ -126,7 +133,11 @@ impl World {
                     return false;
                 }
             }
-            self.state.borrow_mut().send_replies();
+            {
+                let mut state = self.state.borrow_mut();
+                state.send_replies();
+                state.serve_clients();
+            }
             if !self.clean_up() {
                 return true;
             }
@@ -187,7 +198,7 @@ impl World {
             }
             let Some(taken) = state.clock.tasks.take(id) else { return };
             state.clock.current_task = id;
-            state.polls += 1;
+            state.steps.polls += 1;
             state.trace.mix(u64::from(id.index) | 1 << 63);
             let now = state.clock.now;
             if let Some(tracing) = &mut state.tracing {
@@ -278,7 +289,7 @@ impl State {
             self.clock.events.uncount_dead();
             return;
         }
-        self.events_handled += 1;
+        self.steps.events += 1;
         self.trace.mix(self.clock.now);
         self.trace.mix(event.code());
         match event {
@@ -295,6 +306,8 @@ impl State {
             Event::Restart { node, epoch } => self.restart_planned(node, epoch),
             Event::Resume(node) => self.resume(node),
             Event::SpaceBack(node) => self.space_back(node),
+            Event::Look(node) => self.look(node),
+            Event::Taken(node) => self.taken(node),
         }
     }
 
@@ -332,25 +345,10 @@ impl State {
         node.is_running && node.life == life
     }
 
-    /// When declared work that begins now is done; `None` if it costs nothing.
-    pub(crate) fn begin_work(&mut self, node: NodeId, work: Work) -> Option<u64> {
-        match self.profile.cpu.cost_ns(work) {
-            0 => None,
-            cost => Some(self.use_core(node, cost)),
-        }
-    }
-
-    /// Occupies a core of the node for `cost` nanoseconds; gives when that ends.
-    pub(crate) fn use_core(&mut self, node: NodeId, cost: u64) -> u64 {
-        let cost = self.slowed(node, cost);
-        let now = self.clock.now;
-        self.nodes[node.index()].cores.serve(now, cost)
-    }
-
     /// What takes `ns` on a healthy node takes so long on this one.
     pub(crate) fn slowed(&self, node: NodeId, ns: u64) -> u64 {
         let node = &self.nodes[node.index()];
-        if self.clock.now < node.slow_until { ns.saturating_mul(node.slow_percent) / 100 } else { ns }
+        if self.clock.now < node.slow.until { ns.saturating_mul(node.slow.percent) / 100 } else { ns }
     }
 
     pub(crate) fn wall(&self, node: NodeId) -> WallTime {

@@ -91,7 +91,7 @@ impl State {
         match at_disk {
             Some(service) => {
                 let service = self.slowed(node, service + jitter + spread);
-                self.nodes[node.index()].disk.station.serve(now.max(core_end), service).1
+                self.serve_disk(node, now.max(core_end), service)
             }
             None => {
                 let disk = &mut self.nodes[node.index()].disk;

@@ -4,6 +4,7 @@ use weft_base::SECOND;
 
 use super::{FOREVER, Fault};
 use crate::ids::NodeId;
+use crate::node::Slowness;
 use crate::queue::Event;
 use crate::world::State;
 
@@ -40,8 +41,7 @@ impl State {
             Fault::DiskError { node, kind, count } => self.nodes[node.index()].disk.volume.fail_next(*kind, *count),
             Fault::Slow { node, percent, ns } => {
                 let node = &mut self.nodes[node.index()];
-                node.slow_percent = u64::from((*percent).max(100));
-                node.slow_until = now.saturating_add(*ns);
+                node.slow = Slowness { percent: u64::from((*percent).max(100)), until: now.saturating_add(*ns) };
             }
             Fault::Pause { node, ns } => {
                 let until = now.saturating_add(*ns);
@@ -79,6 +79,7 @@ impl State {
             node.paused_tasks.clear();
             node.paused_until = 0;
             node.cores.clear();
+            node.process.clear();
             let flows = self.clock.tasks.kill(id);
             self.clock.drop_later(flows);
             self.abandon_disk(id);

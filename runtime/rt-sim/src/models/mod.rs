@@ -5,7 +5,7 @@
 mod profile;
 mod station;
 
-pub use profile::{CpuProfile, DiskProfile, NetProfile, Profile, SeekProfile};
+pub use profile::{CpuProfile, DiskProfile, NetProfile, ProcessProfile, Profile, SeekProfile};
 pub use station::{Cores, Station};
 
 use weft_base::SECOND;

@@ -14,6 +14,33 @@ pub struct Profile {
     pub cpu: CpuProfile,
     /// Disks.
     pub disk: DiskProfile,
+    /// What processes pay for messages and sleep; `None`: nothing, they are always awake.
+    pub process: Option<ProcessProfile>,
+}
+
+/// What it costs a process to send, to receive, to sleep and to be woken. A process sleeps when it
+/// has nothing to do; while it works, whatever arrives waits until it looks at its sockets, and is
+/// then taken at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessProfile {
+    /// One send, whatever leaves with it: time of a core of the sender, in nanoseconds.
+    pub send_ns: u64,
+    /// One receive, whatever has arrived: time of a core of the receiver, in nanoseconds.
+    pub receive_ns: u64,
+    /// From the arrival at a sleeping process until it runs, if a core of its machine is idle, in
+    /// nanoseconds; no core is busy with it.
+    pub wake_ns: u64,
+    /// What a send costs more if it wakes the receiver: time of a core of the sender, in
+    /// nanoseconds.
+    pub waker_ns: u64,
+    /// What the first receive after sleep costs more: time of a core of the receiver, in
+    /// nanoseconds.
+    pub woken_ns: u64,
+    /// [`Work::Request`] of a client, in nanoseconds.
+    pub client_request_ns: u64,
+    /// Rate at which a client copies bulk data into and out of messages, in bytes per second; 0
+    /// means that it is free. Between machines the server does so too.
+    pub copy_bytes_per_s: u64,
 }
 
 /// The network: every node has a card with one queue in each direction, all cards are joined by a
@@ -126,6 +153,7 @@ impl Profile {
                 access_spread_ns: 0,
                 seek: None,
             },
+            process: None,
         }
     }
 
@@ -157,6 +185,7 @@ impl Profile {
                 access_spread_ns: 0,
                 seek: None,
             },
+            process: None,
         }
     }
 }

@@ -25,6 +25,11 @@ impl Station {
         self.free_at
     }
 
+    /// Counts service that another station gave.
+    pub(crate) fn count(&mut self, service: u64) {
+        self.busy_ns += service;
+    }
+
     /// Forgets its queue, as a machine does that loses power.
     pub fn clear(&mut self) {
         self.free_at = 0;
@@ -58,6 +63,27 @@ impl Cores {
         *core
     }
 
+    /// A job of a process with these threads on a machine with those cores: it begins when both a
+    /// thread and a core are free, and nothing interrupts it. Of the cores that are free by then it
+    /// takes the one that became free last, so that it leaves no gap where others would fit.
+    pub fn serve_on(&mut self, machine: &mut Cores, now: u64, service: u64) -> u64 {
+        let thread = self.free_at.iter_mut().min().expect("there is at least one thread");
+        let begin = (*thread).max(now);
+        let free = machine.free_at.iter().enumerate().filter(|(_, free_at)| **free_at <= begin).max_by_key(|(_, free_at)| **free_at);
+        let core = free.or_else(|| machine.free_at.iter().enumerate().min_by_key(|(_, free_at)| **free_at)).map_or(0, |(core, _)| core);
+        let end = begin.max(machine.free_at[core]).saturating_add(service);
+        machine.free_at[core] = end;
+        *thread = end;
+        self.busy_ns += service;
+        machine.busy_ns += service;
+        end
+    }
+
+    /// True if a core has nothing to do at `now`.
+    pub fn is_any_idle(&self, now: u64) -> bool {
+        self.free_at.iter().any(|free_at| *free_at <= now)
+    }
+
     /// Forgets all jobs, as a process does that dies.
     pub fn clear(&mut self) {
         self.free_at.fill(0);
@@ -89,6 +115,18 @@ mod tests {
     fn two_cores_work_side_by_side() {
         let mut cores = Cores::new(2);
         assert_eq!([cores.serve(0, 10), cores.serve(0, 10), cores.serve(0, 10), cores.serve(1, 4)], [10, 10, 20, 14]);
+    }
+
+    #[test]
+    fn processes_of_one_machine_share_its_cores_and_leave_no_gaps() {
+        let mut machine = Cores::new(2);
+        let [mut first, mut second, mut third] = [(); 3].map(|()| Cores::new(1));
+        // One thread is on one core at a time, however many are free.
+        assert_eq!([0, 0, 0].map(|now| first.serve_on(&mut machine, now, 10)), [10, 20, 30]);
+        assert_eq!([0, 0, 0].map(|now| second.serve_on(&mut machine, now, 10)), [10, 20, 30], "on the other core");
+        assert!(!machine.is_any_idle(29) && machine.is_any_idle(30));
+        assert_eq!(third.serve_on(&mut machine, 5, 10), 40, "no core is free before");
+        assert_eq!((machine.busy_ns(), third.busy_ns()), (70, 10));
     }
 
     /// Poisson arrivals at a station with a fixed service time: the mean wait is that of M/D/1, u s

@@ -43,13 +43,15 @@ impl State {
         let (delay, copies) = self.draw_message_fault(id, to, &parcel)?;
         let handshake = if matches!(parcel, Parcel::Connect) { 2 * self.latency(from_node, to_node) } else { 0 };
 
-        let service = if from_node == to_node {
+        let is_local = self.is_local(from_node, to_node);
+        let leaves = self.core_of_send(from_node, to_node, is_same_send, &parcel);
+        let service = if is_local {
             0
         } else {
             let net = &self.profile.net;
             self.slowed(from_node, transfer_ns(bytes, net.bytes_per_s) + if is_same_send { 0 } else { net.send_ns })
         };
-        let (begin, _) = self.nodes[from_node.index()].sending.serve(now, service);
+        let (begin, _) = self.nodes[from_node.index()].sending.serve(leaves, service);
         let held_up = match to {
             End::Server => self.nodes[to_node.index()].delays.get(FaultPoint::NetRequest),
             End::Client => 0,
@@ -74,9 +76,10 @@ impl State {
     /// Plans the arrival of a message. `in_order`: nothing that is sent later arrives earlier.
     fn launch(&mut self, message: Message, first_byte: u64, in_order: bool) {
         let (id, to, last_byte) = (message.connection, message.to, message.last_byte);
-        let connection = &mut self.net.connections[id as usize];
-        let is_loopback = connection.client_node == connection.server_node;
-        let lane = connection.lane(to);
+        let connection = &self.net.connections[id as usize];
+        let ends = (connection.client_node, connection.server_node);
+        let is_loopback = self.is_local(ends.0, ends.1);
+        let lane = self.net.connections[id as usize].lane(to);
         let arrival = first_byte.max(lane.last_arrival);
         if in_order {
             lane.last_arrival = arrival;
@@ -98,7 +101,7 @@ impl State {
     }
 
     pub(super) fn latency(&self, from: NodeId, to: NodeId) -> u64 {
-        if from == to { self.profile.net.loopback_ns } else { self.profile.net.latency_ns }
+        if self.is_local(from, to) { self.profile.net.loopback_ns } else { self.profile.net.latency_ns }
     }
 
     /// Jitter and what a cut link holds up, for one send.
@@ -178,6 +181,9 @@ impl State {
 
     fn deliver_reply(&mut self, id: u32, frame: Frame) {
         if let Some(slot) = self.net.connections[id as usize].waiting.remove(&frame.header.request.sequence) {
+            if self.profile.process.is_some() {
+                return self.keep_reply(self.net.connections[id as usize].client_node, slot, frame);
+            }
             self.clock.finish_wait(slot, Outcome::Reply(Ok(frame)));
         }
     }
@@ -212,8 +218,12 @@ impl State {
     }
 
     pub(super) fn push_arrival(&mut self, node: NodeId, arrival: Arrival) {
-        let node = &mut self.nodes[node.index()];
+        let id = node;
+        let node = &mut self.nodes[id.index()];
         node.arrivals.push_back(arrival);
+        if self.profile.process.is_some() {
+            return self.plan_look(id);
+        }
         let receiver = node.receiver.take();
         self.clock.wake_later(receiver);
     }

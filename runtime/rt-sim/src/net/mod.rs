@@ -42,6 +42,8 @@ pub(crate) struct Net {
     pub(crate) message_faults_until: u64,
     /// Nodes with replies that have not left.
     repliers: Vec<NodeId>,
+    /// Client processes that may send or receive when they have done what they do.
+    pub(crate) client_turns: Vec<NodeId>,
 }
 
 /// What one end knows about its connection.
@@ -91,7 +93,7 @@ struct Lane {
 
 /// What travels.
 #[derive(Debug)]
-enum Parcel {
+pub(crate) enum Parcel {
     Connect,
     Accept,
     Frame(Frame),
@@ -109,6 +111,11 @@ pub(crate) struct Message {
 }
 
 impl Connection {
+    /// The node of its client.
+    pub(crate) fn client(&self) -> NodeId {
+        self.client_node
+    }
+
     fn lane(&mut self, to: End) -> &mut Lane {
         match to {
             End::Server => &mut self.to_server,

@@ -42,14 +42,14 @@ impl State {
         assert!(before.is_none(), "two unfinished requests of {:?} to {server} have the sequence number {sequence}", key.1);
         let frame = seal(header, body, bulk);
         if connection.client_end == EndState::Open {
-            self.send_request(id, slot, frame);
+            self.send_in_turn(id, slot, frame);
         } else {
             connection.queued.push((slot, frame));
         }
         Ok(Some(slot))
     }
 
-    pub(super) fn send_request(&mut self, id: u32, slot: SlotId, frame: Frame) {
+    pub(crate) fn send_request(&mut self, id: u32, slot: SlotId, frame: Frame) {
         let begin = self.send(id, End::Server, Parcel::Frame(frame));
         if let (Some(begin), Some(slot)) = (begin, self.clock.slots.get(slot)) {
             slot.sent_at = begin;
