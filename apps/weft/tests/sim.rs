@@ -232,7 +232,7 @@ fn all_steps_of_a_program_and_their_mistakes() {
         ("do = \"write\"; file = \"g\"; bytes = 1", "p.toml:11: workload.step.file: there is no [[workload.file]] with the name g"),
         ("do = \"write\"; file = \"f\"", "workload.step.bytes: is missing"),
         ("do = \"send\"; bytes = 1", "workload.step.to: is missing"),
-        ("do = \"barrier\"; rank = 3", "p.toml:11: workload.step.rank: there are 3 ranks, from 0 on"),
+        ("do = \"barrier\"; rank = 3", "p.toml:11: workload.step.rank: there is no rank 3: there are 3 ranks, from 0 on"),
         (
             "do = \"open\"; file = \"f\"; [[workload.step]]; do = \"read\"; file = \"f\"; bytes = 1; per_rank = 9223372036854775807; times = 9",
             "leads beyond the largest file",
