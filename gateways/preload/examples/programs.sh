@@ -35,4 +35,5 @@ ls -lR src | grep -c '^-' && echo sub/* */*.h && ls -d s*
 gzip -k numbers && zcat numbers.gz | cmp - numbers && rm numbers.gz
 rmdir sub/nothing 2>&1 | sed 's/.*: //'; cat nothing 2>&1 | sed 's/.*: //'; mkdir sub 2>&1 | sed 's/.*: //'
 cd sub && cd deep && cd ../.. && pwd -P | sed 's|.*/||' && cp -r x/src sub/deep && (cd sub/deep/src && ls ../../..)
+bash -c 'left=$(cd / && pwd -P) && echo "$left"'
 test -d sub -a -f five -a -L sym -a ! -e nothing && rm -rf x && echo "all is well"

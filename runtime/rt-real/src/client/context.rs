@@ -14,7 +14,22 @@ use crate::shard::Timers;
 use crate::sys::{self, Watched};
 
 thread_local! {
-    static CURRENT: RefCell<Rc<ThreadContext>> = RefCell::new(Rc::new(ThreadContext::new()));
+    static CURRENT: Current = const { Current(RefCell::new(None)) };
+}
+
+/// The context of a thread that has had one.
+struct Current(RefCell<Option<Rc<ThreadContext>>>);
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        forget_of_parent(self.0.get_mut());
+    }
+}
+
+/// What the parent of this process has begun is not ended here, and its descriptors may be those of
+/// somebody else by now.
+fn forget_of_parent(context: &mut Option<Rc<ThreadContext>>) {
+    std::mem::forget(context.take_if(|context| context.forks != sys::forks()));
 }
 
 /// The waiting side of one thread.
@@ -55,12 +70,10 @@ impl ThreadContext {
 
     /// That of the calling thread.
     pub(crate) fn current() -> Rc<ThreadContext> {
-        CURRENT.with_borrow_mut(|context| {
-            if context.forks != sys::forks() {
-                // What the parent's has begun is not ended here.
-                std::mem::forget(std::mem::replace(context, Rc::new(ThreadContext::new())));
-            }
-            context.clone()
+        CURRENT.with(|current| {
+            let mut context = current.0.borrow_mut();
+            forget_of_parent(&mut context);
+            context.get_or_insert_with(|| Rc::new(ThreadContext::new())).clone()
         })
     }
 
