@@ -242,6 +242,7 @@ fn who_asks(request: &mut Request) -> Option<&mut Credentials> {
         Request::ReadDir(request) => &mut request.who,
         Request::LookupMany(request) => &mut request.who,
         Request::RemoveEntries(request) => &mut request.who,
+        Request::Split(request) => &mut request.who,
         Request::SetAttr(request) => &mut request.who,
         Request::Open(request) => &mut request.who,
         Request::GetXattr(request) => &mut request.who,

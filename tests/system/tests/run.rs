@@ -218,5 +218,5 @@ fn a_plain_user_runs_a_job_by_fusermount3() {
     assert_eq!(fs::read_dir(user.fs.path("home")).unwrap().count(), 0);
     // Where the device is closed to the user a namespace cannot help, and that is found out.
     let words = run(&mut user.job_with_device("600", "auto", "echo no"), PATIENCE).words();
-    assert!(words.contains("without a namespace"), "{words}");
+    assert!(words.contains("no mount in a namespace"), "{words}");
 }

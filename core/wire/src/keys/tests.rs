@@ -173,3 +173,16 @@ fn what_was_revoked_or_replaced_does_not_come_back() {
     assert_ne!(ring.fingerprint(&list), given.fingerprint(&given.list()));
     assert_ne!(ring.fingerprint(&list), KeyRing::new(ClusterKey([8; 32])).fingerprint(&list), "it needs the key of the servers");
 }
+
+/// Otherwise a key for some users could name others in it.
+#[test]
+fn a_request_that_is_allowed_by_its_user_says_who_that_is() {
+    let by_user = Op::ALL.iter().filter(|op| op.allowed_by() == AllowedBy::User);
+    let zeros = |op: &Op| (0..400).find_map(|len| Request::of(*op, vec![0; len].into()).ok());
+    let mut looked_at = 0;
+    for mut request in by_user.filter_map(zeros) {
+        assert!(who_asks(&mut request).is_some(), "{:?}", request.op());
+        looked_at += 1;
+    }
+    assert!(looked_at > 12, "of few operations zeros are no request: {looked_at}");
+}
