@@ -66,7 +66,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
 
     /// Copies bytes of one open file (its number, and the offset of the first byte) into another
     /// one, past all caches above. Gives how many: fewer than asked for at the end of the file, if
-    /// they are more than [`COPY_BYTES_MAX`], and before an error.
+    /// they are more than 16 MiB, and before an error.
     ///
     /// # Errors
     /// As [`Posix::read`] and [`Posix::write`], of the first byte.

@@ -241,8 +241,7 @@ fn every_operation_keeps_to_the_limits_of_a_key() {
             ],
             &[],
         ),
-        // The request to split is one of root.
-        ("people", &["--users", "1000-1999"], &[Live, Parent, Split], &[]),
+        ("people", &["--users", "1000-1999"], &[Live, Parent], &[]),
     ];
     let addresses = addresses(&fs);
     for (name, rights, forbidden, read_only) in limits {

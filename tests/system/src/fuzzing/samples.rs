@@ -136,6 +136,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
             who: who.clone(),
         }),
         Request::RemoveEntries(RemoveEntriesRequest { at: at.clone(), cookie: LAST_COOKIE, entries_max: 100, who: who.clone() }),
+        Request::Split(SplitRequest { dir: at.dir, servers: 2, who: who.clone() }),
         Request::ReadDir(ReadDirRequest { at, cookie: 77, bytes_max: 4096, with_state: true, who: who.clone() }),
         Request::GetAttr(GetAttrRequest { handle }),
         Request::GetAttrMany(GetAttrManyRequest { handles: vec![handle, about.dir, Handle(u64::MAX)] }),
