@@ -1,6 +1,7 @@
 # What people do in a shell, in the directory that is given. The test runs it in a directory of the
 # kernel and below the prefix, and compares what it prints and what it leaves.
 set -eu
+unset MAKEFLAGS MAKELEVEL MFLAGS # of a make around the test: its -w would print the directory
 cd "$1"
 mkdir -p src sub/deep
 cat > src/main.c <<'C'
