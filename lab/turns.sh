@@ -1,7 +1,7 @@
 # Sourced by the scripts that time several file systems in turns (A B A B ...): arguments, turns, and the table with the ratios of pairs.
 # Turns that lie seconds apart see the same machine, so ratios of pairs hold where rates of different hours do not.
 #
-# A script sets STEPS (all that it knows) and DEFAULT_STEPS, calls `turns_begin "$@"`, defines `run STEP TURN NAME DIR`, which notes results,
+# A script sets STEPS (all that it knows) and DEFAULT_STEPS (and PLACES=urls if a DIR is none), calls `turns_begin "$@"`, defines `run STEP TURN NAME DIR`, which notes results,
 # and calls `turns` and `turns_table`.
 set -euo pipefail
 export LC_ALL=C.UTF-8
@@ -26,7 +26,7 @@ turns_begin() {
     # Words of the list are steps.
     # shellcheck disable=SC2206
     [ "${#steps[@]}" -ge 1 ] || steps=($DEFAULT_STEPS)
-    for word in "${dirs[@]}"; do [ -d "$word" ] || fail "$word is no directory"; done
+    [ "${PLACES-}" = urls ] || for word in "${dirs[@]}"; do [ -d "$word" ] || fail "$word is no directory"; done
     turns=${TURNS:-3} pause=${PAUSE:-1.3}
     results=$(mktemp)
     trap 'rm -f "$results"' EXIT
