@@ -110,7 +110,7 @@ int64_t weft_pwrite(weft_file *file, const void *data, size_t bytes, uint64_t of
  * that overlap cost further messages. */
 int weft_read_list(weft_file *file, weft_range *ranges, size_t count);
 /* Writes a list of ranges in any order, without overlaps: one message to each data server. Not for
- * files that were opened with O_APPEND, O_SYNC or O_DSYNC. */
+ * files that were opened with O_APPEND. */
 int weft_write_list(weft_file *file, weft_range *ranges, size_t count);
 int weft_fstat(weft_file *file, weft_attr *attr);
 int weft_ftruncate(weft_file *file, uint64_t bytes);

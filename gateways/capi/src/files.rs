@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
 
-use weft_library::{LockKind, OpenOptions, Result};
+use weft_library::{LockKind, OpenOptions, Result, Stable};
 
 use crate::border::{border, given, invalid, memory, memory_mut, text};
 use crate::types::{weft_attr, weft_file, weft_fs, weft_range};
@@ -18,7 +18,6 @@ fn options_of(flags: c_int, mode: u32) -> Result<OpenOptions> {
     if flags & !(known | WITHOUT_MEANING) != 0 {
         return Err(invalid("open: a flag that there is not"));
     }
-    let sync = flags & libc::O_SYNC;
     Ok(OpenOptions {
         read: matches!(flags & libc::O_ACCMODE, libc::O_RDONLY | libc::O_RDWR),
         write: matches!(flags & libc::O_ACCMODE, libc::O_WRONLY | libc::O_RDWR),
@@ -27,8 +26,7 @@ fn options_of(flags: c_int, mode: u32) -> Result<OpenOptions> {
         make: is_set(libc::O_CREAT).then_some(mode),
         exclusive: is_set(libc::O_EXCL) && is_set(libc::O_CREAT),
         no_follow: is_set(libc::O_NOFOLLOW),
-        sync_data: sync != 0,
-        sync_all: sync == libc::O_SYNC,
+        stable: Stable::of_flags(flags, libc::O_SYNC, libc::O_DSYNC),
     })
 }
 
@@ -196,7 +194,7 @@ mod tests {
         let made = of(libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC);
         assert_eq!(made, OpenOptions { write: true, make: Some(0o640), exclusive: true, ..OpenOptions::default() });
         let synced = of(libc::O_RDWR | libc::O_DSYNC);
-        assert!(synced.sync_data && !synced.sync_all && of(libc::O_RDWR | libc::O_SYNC).sync_all);
+        assert_eq!((synced.stable, of(libc::O_RDWR | libc::O_SYNC).stable), (Stable::Data, Stable::All));
         assert!(!of(libc::O_RDONLY | libc::O_EXCL).exclusive);
         assert!(options_of(libc::O_TMPFILE | libc::O_RDWR, 0).is_err() && options_of(libc::O_PATH, 0).is_err());
     }

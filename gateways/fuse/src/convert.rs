@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weft_base::{Attr, Credentials, FileKind, Status, WallTime};
 use weft_client::Fallocate;
-use weft_posix::{Caching, CallingThread, InodeNumber, OpenHow, Opened, WriteHow};
+use weft_posix::{Caching, CallingThread, InodeNumber, OpenHow, Opened, Stable, WriteHow};
 use weft_wire::Rights;
 use weft_wire::ops::SetTime;
 
@@ -45,7 +45,13 @@ pub fn open_how(flags: i32) -> OpenHow {
         _ => Rights::READ,
     };
     let is_set = |flag| flags & flag != 0;
-    OpenHow { rights, truncate: is_set(libc::O_TRUNC), exclusive: is_set(libc::O_EXCL), direct: is_set(libc::O_DIRECT) }
+    OpenHow {
+        rights,
+        truncate: is_set(libc::O_TRUNC),
+        exclusive: is_set(libc::O_EXCL),
+        direct: is_set(libc::O_DIRECT),
+        stable: Stable::of_flags(flags, libc::O_SYNC, libc::O_DSYNC),
+    }
 }
 
 /// How the kernel shall treat an open file.
@@ -69,11 +75,9 @@ pub fn fallocate_how(mode: i32) -> Option<Fallocate> {
     }
 }
 
-/// How data is written, from the flags of the open file. `O_SYNC` is two bits, one of them
-/// `O_DSYNC`.
+/// How data is written, from the flags of the open file as they are now.
 pub fn write_how(flags: i32) -> WriteHow {
-    let sync = flags & libc::O_SYNC;
-    WriteHow { append: flags & libc::O_APPEND != 0, sync_data: sync != 0, sync_all: sync != 0 && sync != libc::O_DSYNC }
+    WriteHow { append: flags & libc::O_APPEND != 0, stable: Stable::of_flags(flags, libc::O_SYNC, libc::O_DSYNC) }
 }
 
 /// The kind of an object as the kernel names it.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weft_base::{Attr, Payload, Status};
 use weft_client::Fallocate;
-use weft_posix::{InodeNumber, OpenHow, WriteHow};
+use weft_posix::{InodeNumber, OpenHow, Stable, WriteHow};
 use weft_rt::{Bulk, ThreadRuntime};
 use weft_wire::Rights;
 
@@ -29,10 +29,8 @@ pub struct OpenOptions {
     pub exclusive: bool,
     /// A symlink at the end of the path is not followed.
     pub no_follow: bool,
-    /// What was written is on stable storage when the write returns.
-    pub sync_data: bool,
-    /// And so are all attributes.
-    pub sync_all: bool,
+    /// What is on stable storage when a write returns.
+    pub stable: Stable,
 }
 
 /// A file that is open. Its end gives it back; the servers hear of it soon.
@@ -62,10 +60,10 @@ impl<R: ThreadRuntime> FileSystem<R> {
         if options.truncate && !options.write {
             return refuse("a file that is cut must be open for writing");
         }
-        let how = OpenHow { rights, truncate: options.truncate, exclusive: options.exclusive, direct: true };
+        let how = OpenHow { rights, truncate: options.truncate, exclusive: options.exclusive, direct: true, stable: options.stable };
         let make = options.make.map(|mode| mode & 0o7777 & !self.umask);
         let (attr, number) = self.run("open", path, async |posix| posix.open_path(&self.who, path, how, make, !options.no_follow).await)?;
-        let how = WriteHow { append: options.append, sync_data: options.sync_data, sync_all: options.sync_all };
+        let how = WriteHow { append: options.append, ..WriteHow::default() };
         Ok(File { fs: self.clone(), path: path.to_vec(), node: InodeNumber::of(attr.handle), number, how })
     }
 }
@@ -131,12 +129,12 @@ impl<R: ThreadRuntime> File<R> {
     /// any of them.
     ///
     /// # Errors
-    /// [`Status::Invalid`] if ranges overlap, or the file was opened to append or to write
-    /// synchronously; as [`weft_client::Client::write_list`].
+    /// [`Status::Invalid`] if ranges overlap, or the file was opened to append; as
+    /// [`weft_client::Client::write_list`].
     pub fn write_list(&self, list: &[(u64, &[u8])]) -> Result<()> {
         let refuse = |why: &str| Err(Error::new(Status::Invalid, format!("write {}: {why}", String::from_utf8_lossy(&self.path))));
-        if self.how != WriteHow::default() {
-            return refuse("a list is not written to a file that was opened to append or to write synchronously");
+        if self.how.append {
+            return refuse("a list is not written to a file that was opened to append");
         }
         let ranges: Vec<(u64, u64)> = list.iter().map(|(offset, data)| (*offset, data.len() as u64)).collect();
         let rounds = rounds(&ranges);

@@ -187,7 +187,7 @@ impl<R: Runtime> Nfs<R> {
         if let Some(number) = lock(&self.opens).take(*handle, who, right, judged(attr)) {
             return Ok(number);
         }
-        let how = OpenHow { rights: right, truncate: false, exclusive: false, direct: true };
+        let how = OpenHow::direct(right);
         for _ in 0..TRIES {
             let outcome = self.posix.open_handle(who, *handle, how).await;
             let (now, number) = match outcome {
@@ -222,7 +222,7 @@ impl<R: Runtime> Nfs<R> {
             return Ok(number);
         }
         let who = Credentials { checked_by_kernel: true, ..object.who.clone() };
-        let how = OpenHow { rights: Rights::READ, truncate: false, exclusive: false, direct: true };
+        let how = OpenHow::direct(Rights::READ);
         let (_, number) = self.posix.open_handle(&who, object.handle, how).await?;
         // It admits nobody: no file has such a mode.
         self.add_open(object, Rights::default(), (u32::MAX, u32::MAX, u32::MAX), number).await;

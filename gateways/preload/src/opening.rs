@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weft_base::{Attr, FileKind};
 use weft_client::Error;
 use weft_host::door::ProgramFs;
-use weft_posix::{InodeNumber, Met, OpenHow};
+use weft_posix::{InodeNumber, Met, OpenHow, Stable};
 use weft_wire::Rights;
 
 use crate::border::{Outcome, border, calls, checked, fail, is_inside, set_errno};
@@ -77,7 +77,12 @@ fn node(attr: &Attr) -> InodeNumber {
 fn open_name(fs: &ProgramFs, dir: InodeNumber, name: &[u8], flags: c_int, mode: u32) -> Outcome<Met> {
     let truncate = flags & libc::O_TRUNC != 0;
     let rights = if truncate { rights_of(flags).with(Rights::WRITE) } else { rights_of(flags) };
-    let how = OpenHow { rights, truncate, exclusive: flags & libc::O_EXCL != 0, direct: true };
+    let how = OpenHow {
+        truncate,
+        exclusive: flags & libc::O_EXCL != 0,
+        stable: Stable::of_flags(flags, libc::O_SYNC, libc::O_DSYNC),
+        ..OpenHow::direct(rights)
+    };
     let make = (flags & libc::O_CREAT != 0).then(|| mode & 0o7777 & !session::umask(fs));
     Ok(fs.run("open", name, async |posix| posix.open_name(fs.who(), dir, name, how, make).await)?)
 }

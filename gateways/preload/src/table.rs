@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 
 use weft_base::FileKind;
 use weft_host::door::ProgramFs;
-use weft_posix::{InodeNumber, OpenHow, WriteHow};
+use weft_posix::{InodeNumber, OpenHow, Stable, WriteHow};
 use weft_wire::Rights;
 
 use crate::border::{Outcome, fail};
@@ -67,9 +67,7 @@ impl Open {
 
     /// How it writes.
     pub fn write_how(&self) -> WriteHow {
-        let flags = self.flags();
-        let sync = flags & libc::O_SYNC;
-        WriteHow { append: flags & libc::O_APPEND != 0, sync_data: sync != 0, sync_all: sync == libc::O_SYNC }
+        WriteHow { append: self.flags() & libc::O_APPEND != 0, ..WriteHow::default() }
     }
 
     /// True if it is open for reading.
@@ -99,7 +97,8 @@ impl Open {
         let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
         if at.is_none() {
             let fs = session::fs()?;
-            let how = OpenHow { rights: rights_of(self.flags()), truncate: false, exclusive: false, direct: true };
+            let how =
+                OpenHow { stable: Stable::of_flags(self.flags(), libc::O_SYNC, libc::O_DSYNC), ..OpenHow::direct(rights_of(self.flags())) };
             let number = fs.run("open", &self.path, async |posix| posix.open_again(fs.who(), self.node, how).await)?;
             *at = Some(At { fs, number });
         }

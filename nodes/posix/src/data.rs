@@ -7,7 +7,7 @@ use weft_client::{Client, Fallocate, Result, SeekFor, SetAttr};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::Rights;
 
-use crate::description::Description;
+use crate::description::{Description, Stable};
 use crate::gateway::Gateway;
 use crate::posix::Posix;
 
@@ -21,10 +21,8 @@ const COPY_PIECE_BYTES: u32 = 4 << 20;
 pub struct WriteHow {
     /// At the end of the file as it is then (`O_APPEND`), wherever the caller thinks that is.
     pub append: bool,
-    /// It is on stable storage when the write returns (`O_DSYNC`).
-    pub sync_data: bool,
-    /// And so are all attributes (`O_SYNC`).
-    pub sync_all: bool,
+    /// What is on stable storage when the write returns, if it is more than the open asked for.
+    pub stable: Stable,
 }
 
 impl<R: Runtime, G: Gateway> Posix<R, G> {
@@ -53,7 +51,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let open = self.description(file, "write")?;
         let client = self.client.for_one_operation();
         self.before_change(who, file, &client, &open).await?;
-        let sync = (how.sync_data || how.sync_all).then_some(!how.sync_all);
+        let sync = how.stable.max(open.stable).data_only();
         let written = match (how.append, sync) {
             (true, _) if self.options.appends_alone => Box::pin(client.append(&open.file, data, sync)).await,
             (true, _) => Box::pin(client.append_shared(&open.file, data, sync)).await,
@@ -118,7 +116,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let client = self.client.for_one_operation();
         self.before_change(who, file, &client, &open).await?;
         self.noted(client.write_list(&open.file, ranges, data).await)?;
-        self.after_change(who, &client, &open).await
+        self.after_change(who, &client, &open).await?;
+        self.make_stable(&client, &open).await
     }
 
     /// Reserves, zeroes or gives back a range of an open file (`fallocate`).
@@ -131,7 +130,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         self.before_change(who, file, &client, &open).await?;
         // Without the deadline of one operation: a large range takes many.
         self.noted(Box::pin(self.client.fallocate(who, &open.file, offset, bytes, how)).await)?;
-        self.after_change(who, &client, &open).await
+        self.after_change(who, &client, &open).await?;
+        self.make_stable(&client, &open).await
     }
 
     /// Where an open file has data or a hole. What programs of this gateway may have changed in a
@@ -157,6 +157,14 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             Box::pin(self.clear_set_id(client, open.file.handle())).await?;
         }
         Ok(())
+    }
+
+    /// Does what the opener asked for after a change that has no synced form of its own.
+    async fn make_stable(&self, client: &Client<R>, open: &Description) -> Result<()> {
+        match open.stable.data_only() {
+            Some(data_only) => self.noted(Box::pin(client.fsync(&open.file, data_only)).await),
+            None => Ok(()),
+        }
     }
 
     /// Somebody has changed the data of an open file.

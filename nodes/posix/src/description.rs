@@ -21,6 +21,45 @@ pub struct OpenHow {
     pub exclusive: bool,
     /// The opener wants no cache (`O_DIRECT`).
     pub direct: bool,
+    /// What is on stable storage when a change of its data returns.
+    pub stable: Stable,
+}
+
+impl OpenHow {
+    /// As it is, past all caches.
+    pub fn direct(rights: Rights) -> OpenHow {
+        OpenHow { rights, truncate: false, exclusive: false, direct: true, stable: Stable::No }
+    }
+}
+
+/// What is on stable storage when a change of the data of a file returns; more than the durability
+/// of the file system says, never less.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stable {
+    /// What the durability says.
+    #[default]
+    No,
+    /// The data, and the attributes that are needed to find it (`O_DSYNC`).
+    Data,
+    /// The data and all attributes (`O_SYNC`).
+    All,
+}
+
+impl Stable {
+    /// From the flags of an open, where those of this system are `sync` (`O_SYNC`, some bits) and
+    /// `data_sync` (`O_DSYNC`, some of these).
+    pub fn of_flags(flags: i32, sync: i32, data_sync: i32) -> Stable {
+        match flags & sync {
+            0 => Stable::No,
+            some if some == data_sync => Stable::Data,
+            _ => Stable::All,
+        }
+    }
+
+    /// Given if something is to be synced: whether it is the data only.
+    pub(crate) fn data_only(self) -> Option<bool> {
+        (self != Stable::No).then_some(self == Stable::Data)
+    }
 }
 
 /// What a cache of the gateway may do with the data of an open file.
@@ -57,18 +96,21 @@ pub(crate) struct Description {
     pub pages: Option<Version>,
     /// This is noted in [`crate::pages::Pages`].
     pub is_noted: AtomicBool,
+    /// What is on stable storage when a change returns.
+    pub stable: Stable,
     /// [`OpenFile::epoch_of_writes`] when it was known last whether the file has set-id bits.
     pub epoch: AtomicU32,
 }
 
 impl Description {
     /// Of a file that had these attributes when it was opened.
-    pub fn new(attr: &Attr, file: Arc<OpenFile>, caching: Caching) -> Description {
+    pub fn new(attr: &Attr, file: Arc<OpenFile>, caching: Caching, stable: Stable) -> Description {
         Description {
             file,
             cached: caching != Caching::Direct,
             pages: (caching == Caching::Anew).then(|| version_of(attr)),
             is_noted: AtomicBool::new(false),
+            stable,
             epoch: AtomicU32::new(DataTime::epoch_of_writes(attr.mtime_epoch)),
         }
     }

@@ -54,7 +54,7 @@ mod told;
 mod walks;
 
 pub use data::WriteHow;
-pub use description::{Caching, OpenHow, Opened};
+pub use description::{Caching, OpenHow, Opened, Stable};
 pub use error_counts::{ErrorCount, ErrorCounts};
 pub use gateway::Gateway;
 pub use listings::Listed;

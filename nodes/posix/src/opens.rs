@@ -7,7 +7,7 @@ use weft_client::{Client, CreateOptions, Error, OpenFile, Result, Seen};
 use weft_rt::Runtime;
 use weft_wire::Rights;
 
-use crate::description::{Caching, Description, OpenHow, Opened};
+use crate::description::{Caching, Description, OpenHow, Opened, Stable};
 use crate::gateway::Gateway;
 use crate::node::{CallingThread, InodeNumber, Shown};
 use crate::posix::Posix;
@@ -76,7 +76,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let (attr, file, _) = self.noted(created)?;
         let shown = self.show_name(dir, name, attr, changes);
         let caching = self.caching(&attr, &file, how);
-        let number = self.add_file(&attr, file, caching);
+        let number = self.add_file(&attr, file, caching, how.stable);
         Ok((shown, Opened { number, caching, hears_closes: false }))
     }
 
@@ -208,7 +208,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         caching: Caching,
         how: OpenHow,
     ) -> Result<u64> {
-        let number = self.add_file(attr, file, caching);
+        let number = self.add_file(attr, file, caching, how.stable);
         if how.rights.contains(Rights::WRITE) && set_id_bits(attr.mode) != 0 {
             if how.truncate && who.uid != 0 {
                 if let Err(error) = Box::pin(self.clear_set_id(client, attr.handle)).await {
@@ -222,7 +222,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         Ok(number)
     }
 
-    fn add_file(&self, attr: &Attr, file: Arc<OpenFile>, caching: Caching) -> u64 {
-        self.files.add(Arc::new(Description::new(attr, file, caching)))
+    fn add_file(&self, attr: &Attr, file: Arc<OpenFile>, caching: Caching, stable: Stable) -> u64 {
+        self.files.add(Arc::new(Description::new(attr, file, caching, stable)))
     }
 }

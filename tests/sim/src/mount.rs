@@ -78,7 +78,7 @@ pub fn caller(thread: u32, uid: u32) -> CallingThread {
 
 /// Opening for these rights.
 pub fn how(rights: Rights) -> OpenHow {
-    OpenHow { rights, truncate: false, exclusive: false, direct: false }
+    OpenHow { direct: false, ..OpenHow::direct(rights) }
 }
 
 impl Mount {

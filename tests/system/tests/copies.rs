@@ -1,10 +1,10 @@
 //! `copy_file_range`, which `cp` uses: the mount copies, and no data goes through the kernel.
 
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::process::Command;
 
-use rustix::fs::copy_file_range;
+use rustix::fs::{FallocateFlags, OFlags, copy_file_range, fallocate};
 use weft_system_tests::{FileSystem, Need, available, ok};
 
 /// Not a multiple of anything, and more than one request of the kernel may copy.
@@ -83,4 +83,27 @@ fn a_copy_is_a_write() {
     assert!((after.mtime(), after.mtime_nsec()) > (before.mtime(), before.mtime_nsec()));
     // Only for reading, or only for writing: the wrong way round.
     assert!(copy_file_range(&target, None, &source, None, 3).is_err());
+}
+
+/// The kernel tells the mount of `O_SYNC` with the open only.
+#[test]
+fn a_copy_and_a_reservation_are_synced_for_who_opened_so() {
+    if !available("a_copy_and_a_reservation_are_synced_for_who_opened_so", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--data", "1"]);
+    let mnt = fs.mnt();
+    fs::write(mnt.join("source"), noise(5000)).unwrap();
+    let source = File::open(mnt.join("source")).unwrap();
+    for (flags, syncs) in [(OFlags::empty(), 0), (OFlags::SYNC, 1)] {
+        let mut options = OpenOptions::new();
+        let target = options.write(true).create(true).truncate(false).custom_flags(flags.bits() as i32).open(mnt.join("target")).unwrap();
+        let counted = |work: &dyn Fn()| {
+            let before = fs.answered_of(&["SyncMeta"]);
+            work();
+            fs.answered_of(&["SyncMeta"]) - before
+        };
+        assert_eq!(counted(&|| assert_eq!(copy(&source, 0, &target, 0, 5000), 5000)), syncs, "{flags:?}");
+        assert_eq!(counted(&|| fallocate(&target, FallocateFlags::empty(), 0, 1 << 20).unwrap()), syncs, "{flags:?}");
+    }
 }

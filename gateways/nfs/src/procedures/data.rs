@@ -6,7 +6,7 @@
 //! data server loses that restarts, the verifier tells.
 
 use weft_base::Payload;
-use weft_posix::WriteHow;
+use weft_posix::{Stable, WriteHow};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::Rights;
 
@@ -51,7 +51,8 @@ impl<R: Runtime> Nfs<R> {
         let number = self.opened(&object, &before, Rights::WRITE).await?;
         // Taken first: a server that restarts meanwhile may lose the data.
         let verifier = self.write_verifier();
-        let how = WriteHow { append: false, sync_data: stable == 1, sync_all: stable == 2 };
+        let stable_how = [Stable::No, Stable::Data, Stable::All][stable as usize];
+        let how = WriteHow { append: false, stable: stable_how };
         let written = match data.is_empty() {
             true => Ok(()),
             false => self.posix.write(&object.who, number, offset, Bulk::Slices(vec![&data]), how).await,

@@ -118,7 +118,7 @@ impl<R: Runtime> Nfs<R> {
             How::Unchecked(change) | How::Guarded(change) => change.mode.unwrap_or(FILE_MODE),
             How::Exclusive(_) => FILE_MODE,
         };
-        let open = OpenHow { rights: BOTH, truncate: false, exclusive: true, direct: true };
+        let open = OpenHow { exclusive: true, ..OpenHow::direct(BOTH) };
         for _ in 0..TRIES {
             match self.posix.create_new(&dir.who, dir.handle, name, mode, open).await {
                 Ok((attr, number)) => {
