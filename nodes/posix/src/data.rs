@@ -131,7 +131,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         // Without the deadline of one operation: a large range takes many.
         self.noted(Box::pin(self.client.fallocate(who, &open.file, offset, bytes, how)).await)?;
         self.after_change(who, &client, &open).await?;
-        self.make_stable(&client, &open).await
+        // The range may have taken longer than one operation may.
+        self.make_stable(&self.client.for_one_operation(), &open).await
     }
 
     /// Where an open file has data or a hole. What programs of this gateway may have changed in a
