@@ -8,7 +8,7 @@ use weft_base::FastMap;
 
 use super::Storage;
 use super::blocking::Work;
-use super::of_node::{Interval, OfNode, encloses};
+use super::of_node::{APPLICATION_LAYER, Interval, OfNode, encloses};
 use crate::event::{EventInfo, NET_CALL};
 use crate::events::Event;
 use crate::merge::{Each, Merged};
@@ -64,8 +64,10 @@ impl<'a> Index<'a> {
         index
     }
 
-    /// Finds parents among the spans of applications and gateways of one thread, whatever node
-    /// recorded them: outer before inner.
+    /// Finds parents of the spans of applications and gateways that name none, whatever node
+    /// recorded them: the innermost span of an application of the same thread that encloses them.
+    /// A gateway's span encloses nothing: the kernel waits for no answer to a release, so a slow one
+    /// begins before the next call of its thread and ends after it.
     fn join_threads(&mut self) {
         let events = &self.merged.events;
         let mut children: Vec<(u32, u32)> = self.nodes.iter_mut().flat_map(|node| std::mem::take(&mut node.children)).collect();
@@ -83,7 +85,9 @@ impl<'a> Index<'a> {
                     stack.pop();
                 }
                 parent = parent.or(stack.last().copied());
-                stack.push(position);
+                if event.record.event.layer() == APPLICATION_LAYER {
+                    stack.push(position);
+                }
             }
             match (parent, &event.record.body) {
                 (Some(parent), _) => children.push((parent, position)),

@@ -13,6 +13,7 @@ use crate::{EventId, EventKind};
 
 /// Layers of applications, gateways and client libraries; see the table of events.
 const CLIENT_LAYERS: std::ops::RangeInclusive<usize> = 0..=2;
+pub(super) const APPLICATION_LAYER: usize = 0;
 /// The layers whose spans name a thread in `req`.
 const THREAD_LAYERS: std::ops::RangeInclusive<usize> = 0..=1;
 const DISK_LAYER: usize = 7;

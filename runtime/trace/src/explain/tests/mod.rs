@@ -67,6 +67,24 @@ fn stages_add_up_to_the_time_of_every_operation() {
     }
 }
 
+/// A release is answered at once and its work goes on: the next call of the same thread may lie
+/// within it and is an operation all the same.
+#[test]
+fn what_happens_during_a_slow_release_is_not_part_of_it() {
+    let mut cluster = Cluster::new(None, 0);
+    let release = cluster.span_number();
+    cluster.span("c0", event::FUSE_RELEASE, 501, (MS, 2 * MS), (release, 0));
+    for turn in 0..3 {
+        let number = cluster.span_number();
+        cluster.span("c0", event::FUSE_CREATE, 501, (MS + 1_000 * (turn + 1), 500), (number, 0));
+    }
+    let merged = cluster.merged();
+    let kinds = Analysis::new(&merged).explain(1).kinds;
+    let mut counts: Vec<(&str, u64)> = kinds.iter().map(|kind| (kind.operation.as_str(), kind.count)).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [("fuse.create", 3), ("fuse.release", 1)]);
+}
+
 #[test]
 fn a_server_without_records_lowers_what_is_covered_and_is_named() {
     let mut cluster = Cluster::new(None, 0);
