@@ -99,6 +99,9 @@ impl Layout {
     }
 }
 
+/// A bit of [`Attr::mode`] that `stat` does not show: the object is sealed and does not change.
+pub const MODE_SEALED: u32 = 0x4000;
+
 /// The attributes of one object, as `stat` shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
@@ -106,7 +109,7 @@ pub struct Attr {
     pub handle: Handle,
     /// What it is.
     pub kind: FileKind,
-    /// Permission bits with set-id and sticky bits (`0o7777`).
+    /// Permission bits with set-id and sticky bits (`0o7777`), and [`MODE_SEALED`].
     pub mode: u32,
     /// Owner.
     pub uid: u32,
@@ -143,6 +146,16 @@ pub struct Attr {
 }
 
 impl Attr {
+    /// The bits of its mode that `stat` shows, without that of the kind.
+    pub fn permissions(&self) -> u32 {
+        self.mode & 0o7777
+    }
+
+    /// True if it belongs to a sealed tree: it does not change until the seal is taken away.
+    pub fn is_sealed(&self) -> bool {
+        self.mode & MODE_SEALED != 0
+    }
+
     /// When the data was changed last, with the place of that change.
     pub fn data_time(&self) -> DataTime {
         DataTime { epoch: self.mtime_epoch, at: self.mtime }

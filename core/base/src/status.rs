@@ -136,11 +136,15 @@ statuses! {
     /// The client's key does not speak for this user, or not for servers (EPERM).
     KeyForbids = 50, 1, "the key of this client does not allow it for this user";
     /// An envelope of an encrypted connection is not the one that comes next.
-    SealBroken = 51, 71, "an encrypted message does not have its seal: somebody has changed, repeated or put it in on the way";
+    EnvelopeBroken = 51, 71, "an encrypted message is not the one that was sent: somebody has changed, repeated or put it in on the way";
     /// The file or the client has as many locks as a server keeps (ENOLCK).
     TooManyLocks = 52, 37, "the server keeps no more locks for this file or client";
     /// Others have the file open for writing: whoever appends does so under a lock.
     OthersWrite = 53, 16, "other mounts write to the file that was to be appended to by one alone";
+    /// The object belongs to a sealed tree (EPERM).
+    Sealed = 54, 1, "the object is sealed and never changes ('weft seal --undo' ends that)";
+    /// A file that is to be sealed may still be written to (ETXTBSY).
+    BeingWritten = 55, 26, "somebody has the file open for writing";
     /// A status of a newer version.
     Unknown = 65535, 5, "an error that this version does not know";
 }

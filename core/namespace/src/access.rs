@@ -2,7 +2,7 @@
 
 use weft_base::{Credentials, Result, Status};
 
-use crate::{Inode, MODE_STICKY};
+use crate::{Inode, MODE_STICKY, State};
 
 /// Permission to read.
 pub const READ: u32 = 4;
@@ -40,6 +40,16 @@ pub(crate) fn must_own_entries(who: &Credentials, dir: &Inode) -> bool {
 /// [`Status::NotPermitted`].
 pub(crate) fn check_owner(who: &Credentials, inode: &Inode, demanded: bool) -> Result<()> {
     if !demanded || owns(who, inode) { Ok(()) } else { Err(Status::NotPermitted) }
+}
+
+impl State {
+    /// Checks that a directory may be searched and, if `write`, its names be changed by this user.
+    pub(crate) fn check_directory(&self, who: &Credentials, dir: &Inode, write: bool) -> Result<()> {
+        if write {
+            dir.check_unsealed()?;
+        }
+        may_access(who, dir, if write { WRITE | EXECUTE } else { EXECUTE })
+    }
 }
 
 #[cfg(test)]

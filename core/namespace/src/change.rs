@@ -3,10 +3,11 @@
 //! ends exactly where the live state was (`weft_store::checkpoint`).
 
 use bytes::Bytes;
-use weft_base::{ClientId, FileKind, Handle, RequestId, Result, ServerId, Status, WallTime, extension_header};
+use weft_base::{ClientId, FileKind, Handle, RequestId, Result, ServerId, Status, WallTime};
 use weft_wire::ops::{MovedName, PartitionMap, TxId, TxPart};
 use weft_wire::{Reader, Rights, Wire, wire_struct};
 
+use crate::marks::Marks;
 use crate::{Inode, PartitionInode};
 
 /// Version of the encoding of records.
@@ -17,9 +18,6 @@ const RECORD_VERSION_OLDEST: u8 = 3;
 
 /// In place of the number of a change: extensions follow to the end of the record.
 const EXTENSIONS: u8 = 0;
-/// The extension of a record with an inode of the distribution `varstrip`; it has no value. Weft
-/// before it refuses the record by its number.
-const VARSTRIP: u16 = 1;
 
 wire_struct! {
     /// A part of a transaction that a participant has agreed to: kept until the coordinator
@@ -324,18 +322,18 @@ impl Record {
         if !(RECORD_VERSION_OLDEST..=RECORD_VERSION).contains(&version) {
             return Err(Status::VersionMismatch);
         }
-        let (mut changes, mut is_marked) = (Vec::new(), false);
+        let (mut changes, mut marks) = (Vec::new(), Marks::default());
         while let Some(code) = reader.peek() {
             if code == EXTENSIONS {
                 reader.take(1)?;
-                is_marked = reader.take_mark(VARSTRIP)?;
+                marks = Marks::take(&mut reader)?;
                 break;
             }
             changes.push(Change::get(&mut reader)?);
         }
         // A record has one encoding.
         let is_too_new = version < RECORD_VERSION && changes.iter().any(is_born);
-        if is_too_new || is_marked != changes.iter().any(has_strips) {
+        if is_too_new || marks != Marks::of(&changes) {
             return Err(Status::BadMessage);
         }
         Ok(Record { changes, open: None })
@@ -346,14 +344,11 @@ impl Record {
 pub fn encode(changes: &[Change], out: &mut Vec<u8>) {
     RECORD_VERSION.put(out);
     changes.iter().for_each(|change| change.put(out));
-    if changes.iter().any(has_strips) {
+    let marks = Marks::of(changes);
+    if marks != Marks::default() {
         EXTENSIONS.put(out);
-        out.extend_from_slice(&extension_header(VARSTRIP, 0));
+        marks.put(out);
     }
-}
-
-fn has_strips(change: &Change) -> bool {
-    matches!(change, Change::PutInode { inode, .. } if inode.layout.is_varstrip())
 }
 
 fn is_born(change: &Change) -> bool {
@@ -447,8 +442,9 @@ mod tests {
             Record::decode(out.into()).map(|record| record.changes)
         };
         assert_eq!(with(2), Ok(samples()[1..3].to_vec()));
-        assert_eq!(with(3), Err(Status::NewerExtension));
+        assert_eq!(with(5), Err(Status::NewerExtension));
         assert_eq!(with(0), Err(Status::BadMessage));
+        assert_eq!(with(3), Err(Status::BadMessage), "with a value, which it has not");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The inode: what a metadata server keeps for each object.
 
-use weft_base::{Attr, BLOCK_BYTES, DataTime, FileKind, Handle, Layout, Result, Status, WallTime, whole_blocks};
+use weft_base::{Attr, BLOCK_BYTES, DataTime, FileKind, Handle, Layout, MODE_SEALED, Result, Status, WallTime, whole_blocks};
 use weft_wire::{Reader, Wire};
 
 /// Set-group-id bit of a mode.
@@ -232,6 +232,18 @@ impl Inode {
     /// The attributes of a directory with so many entries and subdirectories.
     pub fn directory_attr(&self, handle: Handle, entries: u64, subdirectories: u32) -> Attr {
         Attr { nlink: 2 + subdirectories, size: entries, ..self.attr(handle) }
+    }
+
+    /// True if it is sealed: neither it nor, of a directory, its names change until the seal is
+    /// taken away.
+    pub fn is_sealed(&self) -> bool {
+        self.mode & MODE_SEALED != 0
+    }
+
+    /// # Errors
+    /// [`Status::Sealed`].
+    pub(crate) fn check_unsealed(&self) -> Result<()> {
+        if self.is_sealed() { Err(Status::Sealed) } else { Ok(()) }
     }
 
     /// True if it is a directory.

@@ -17,6 +17,7 @@ mod flagged;
 mod graves;
 mod inode;
 mod locks;
+mod marks;
 mod moves;
 mod open_files;
 mod opens;

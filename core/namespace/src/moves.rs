@@ -152,7 +152,7 @@ impl State {
                 }));
                 let version = if *is_all { *version } else { 1 };
                 let inode = Inode::new_directory(Handle(0), *mode, *uid, *gid, *layout, WallTime(0));
-                Inode { mtime: *mtime, ctime: *ctime, version, ..inode }
+                Inode { mode: *mode, mtime: *mtime, ctime: *ctime, version, ..inode }
             }
         };
         if dir.server() == self.settings.server && *is_all {

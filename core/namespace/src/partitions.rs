@@ -35,7 +35,8 @@ impl PartitionInode {
     /// The same as an inode. Parent and time of access are known where the inode is.
     pub(crate) fn inode(&self) -> Inode {
         let PartitionInode { mode, uid, gid, layout, mtime, ctime, version } = *self;
-        Inode { mtime, ctime, version, ..Inode::new_directory(Handle(0), mode, uid, gid, layout, WallTime(0)) }
+        // A new inode is not sealed, this one may be.
+        Inode { mode, mtime, ctime, version, ..Inode::new_directory(Handle(0), mode, uid, gid, layout, WallTime(0)) }
     }
 
     pub(crate) fn of(inode: &Inode) -> PartitionInode {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use weft_base::{Attr, ClientId, Credentials, FileKind, Handle, ROOT_HANDLE, RequestId, Result, ServerId, Status, WallTime};
+use weft_base::{Attr, ClientId, FileKind, Handle, ROOT_HANDLE, RequestId, Result, ServerId, Status, WallTime};
 use weft_wire::ops::{FileState, TxId, TxPart};
 use weft_wire::{Capability, ClusterKey, NameKey, Rights};
 
@@ -491,10 +491,5 @@ impl State {
         }
         let flags = inode.flags.without(InodeFlags::CLASSIC);
         Change::PutInode { handle, inode: Inode { nlink, flags, ..inode.changed(now) } }
-    }
-
-    /// Checks the permission to search, and to change if `write`, a directory.
-    pub(crate) fn check_directory(&self, who: &Credentials, dir: &Inode, write: bool) -> Result<()> {
-        crate::may_access(who, dir, if write { crate::WRITE | crate::EXECUTE } else { crate::EXECUTE })
     }
 }

@@ -64,6 +64,7 @@ impl State {
                 }
                 TxPart::RemovePartition { dir, must_own } => {
                     let inode = self.prepare_partition(*dir, conflict)?;
+                    inode.check_unsealed()?;
                     check_owner(who, inode, *must_own)?;
                     if self.directories.get(dir).is_some_and(|directory| directory.len() > 0) {
                         return Err(Status::NotEmpty);
@@ -154,6 +155,7 @@ impl State {
 
     fn prepare_inode(&self, handle: Handle, who: &Credentials, must_own: bool) -> Result<&Inode> {
         let inode = self.inode(handle)?;
+        inode.check_unsealed()?;
         check_owner(who, inode, must_own)?;
         Ok(inode)
     }

@@ -51,17 +51,7 @@ fn layout(m: &Machine, handle: Handle) -> (u32, u16) {
 }
 
 fn set_attributes(m: &mut Machine, handle: Handle, change: impl FnOnce(&mut SetAttrRequest)) -> Result<()> {
-    let mut request = SetAttrRequest {
-        handle,
-        mode: None,
-        uid: None,
-        gid: None,
-        size: None,
-        atime: None,
-        mtime: None,
-        who: ROOT,
-        opened_for_write: false,
-    };
+    let mut request = SetAttrRequest::of(handle, ROOT);
     change(&mut request);
     m.change(|state, cx, record| state.prepare_setattr(cx, &request, record)).map(drop)
 }

@@ -119,22 +119,23 @@ impl Reader {
         self.0.first().copied()
     }
 
-    /// Takes extensions up to the end, of which only `mark` is known, which has no value. Says
-    /// whether it is there.
+    /// Takes extensions up to the end, of which only `marks` are known, which have no values. Says
+    /// which of them are there.
     ///
     /// # Errors
     /// [`Status::BadMessage`]; [`Status::NewerExtension`] if another must be understood.
-    pub fn take_mark(&mut self, mark: u16) -> Result<bool> {
+    pub fn take_marks<const N: usize>(&mut self, marks: [u16; N]) -> Result<[bool; N]> {
         let list = std::mem::take(&mut self.0);
-        let mut is_there = false;
+        let mut are_there = [false; N];
         for extension in Extensions::filling(&list) {
-            match extension.map_err(|_| Status::BadMessage)? {
-                (tag, []) if tag == mark => is_there = true,
-                (tag, _) if tag == mark => return Err(Status::BadMessage),
-                (tag, _) => refuse_unknown(tag).map_err(|_: ExtensionError| Status::NewerExtension)?,
+            let (tag, value) = extension.map_err(|_| Status::BadMessage)?;
+            match marks.iter().position(|mark| *mark == tag) {
+                Some(mark) if value.is_empty() => are_there[mark] = true,
+                Some(_) => return Err(Status::BadMessage),
+                None => refuse_unknown(tag).map_err(|_: ExtensionError| Status::NewerExtension)?,
             }
         }
-        Ok(is_there)
+        Ok(are_there)
     }
 
     /// Says that the value ends here.

@@ -1,7 +1,7 @@
 //! Envelopes: what travels on an encrypted connection in place of bare frames. Each holds the next
 //! bytes of one direction, encrypted with AES-256-GCM under a key of this connection and direction,
-//! and a seal. An envelope that was changed, put in, left out, repeated or moved cannot be opened,
-//! since its number is the nonce.
+//! and an authentication tag. An envelope that was changed, put in, left out, repeated or moved
+//! cannot be opened, since its number is the nonce.
 
 use std::io::IoSlice;
 
@@ -15,8 +15,8 @@ use crate::exchange::SharedSecret;
 pub const ENVELOPE_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the length at the beginning of an envelope.
 pub const LENGTH_BYTES: usize = 4;
-/// Bytes of the seal at its end.
-pub const SEAL_BYTES: usize = 16;
+/// Bytes of the authentication tag at its end.
+pub const AUTH_TAG_BYTES: usize = 16;
 /// Envelopes that are made under one key; then the next key follows from it.
 const ENVELOPES_PER_KEY: u64 = 1 << 24;
 
@@ -78,7 +78,7 @@ impl Cipher {
 
     /// Appends an envelope with the first bytes of these pieces, as many as fit into one, and takes
     /// them off the pieces.
-    pub fn seal(&mut self, pieces: &mut &mut [IoSlice<'_>], out: &mut Vec<u8>) {
+    pub fn encrypt(&mut self, pieces: &mut &mut [IoSlice<'_>], out: &mut Vec<u8>) {
         let start = out.len() + LENGTH_BYTES;
         out.extend_from_slice(&[0; LENGTH_BYTES]);
         for piece in pieces.iter() {
@@ -89,18 +89,18 @@ impl Cipher {
         IoSlice::advance_slices(pieces, content);
         out[start - LENGTH_BYTES..start].copy_from_slice(&(content as u32).to_le_bytes());
         let nonce = self.next();
-        let seal = self.key.seal_in_place_separate_tag(nonce, Aad::empty(), &mut out[start..]);
-        out.extend_from_slice(seal.expect("an envelope is much shorter than AES-GCM can encrypt").as_ref());
+        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::empty(), &mut out[start..]);
+        out.extend_from_slice(tag.expect("an envelope is much shorter than AES-GCM can encrypt").as_ref());
     }
 
     /// Opens the next envelope: of `bytes`, those from `from` on, without its length. Its content
     /// is at the beginning of `bytes` then; how much it is.
     ///
     /// # Errors
-    /// [`Status::SealBroken`] if it is not the next one of this direction. Its bytes are lost.
+    /// [`Status::EnvelopeBroken`] if it is not the next one of this direction. Its bytes are lost.
     pub fn open(&mut self, bytes: &mut [u8], from: usize) -> Result<usize> {
         let nonce = self.next();
-        self.key.open_within(nonce, Aad::empty(), bytes, from..).map(|content| content.len()).map_err(|_| Status::SealBroken)
+        self.key.open_within(nonce, Aad::empty(), bytes, from..).map(|content| content.len()).map_err(|_| Status::EnvelopeBroken)
     }
 }
 
@@ -112,9 +112,9 @@ mod tests {
         SessionCiphers::new(&ClusterKey([3; 32]), None, b"hello", b"challenge")
     }
 
-    fn sealed(cipher: &mut Cipher, content: &[u8]) -> Vec<u8> {
+    fn encrypted(cipher: &mut Cipher, content: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        cipher.seal(&mut &mut [IoSlice::new(content)][..], &mut out);
+        cipher.encrypt(&mut &mut [IoSlice::new(content)][..], &mut out);
         out
     }
 
@@ -126,11 +126,11 @@ mod tests {
     }
 
     #[test]
-    fn what_one_end_seals_the_other_one_opens_in_the_same_order() {
+    fn what_one_end_encrypts_the_other_one_opens_in_the_same_order() {
         let (mut client, mut server) = (ciphers().to_server, ciphers().to_server);
         for content in [&b"one"[..], b"two", &[7; ENVELOPE_BYTES_MAX]] {
-            let envelope = sealed(&mut client, content);
-            assert_eq!(envelope.len(), LENGTH_BYTES + content.len() + SEAL_BYTES);
+            let envelope = encrypted(&mut client, content);
+            assert_eq!(envelope.len(), LENGTH_BYTES + content.len() + AUTH_TAG_BYTES);
             assert!(!envelope.windows(3).any(|bytes| bytes == &content[..3]), "it is encrypted");
             assert_eq!(opened(&mut server, &envelope).as_deref(), Ok(content));
         }
@@ -146,7 +146,7 @@ mod tests {
         let mut count = 0;
         while !pieces.is_empty() {
             let mut envelope = Vec::new();
-            client.seal(&mut pieces, &mut envelope);
+            client.encrypt(&mut pieces, &mut envelope);
             content.extend(opened(&mut server, &envelope).unwrap());
             count += 1;
         }
@@ -156,9 +156,9 @@ mod tests {
     #[test]
     fn a_changed_repeated_moved_or_returned_envelope_is_not_opened() {
         let mut sender = ciphers().to_server;
-        let (first, second) = (sealed(&mut sender, b"frame"), sealed(&mut sender, b"frame"));
+        let (first, second) = (encrypted(&mut sender, b"frame"), encrypted(&mut sender, b"frame"));
         assert_ne!(first, second, "the same bytes again");
-        let refused = Err(Status::SealBroken);
+        let refused = Err(Status::EnvelopeBroken);
         for at in LENGTH_BYTES..first.len() {
             let mut changed = first.clone();
             changed[at] ^= 1;
@@ -180,7 +180,7 @@ mod tests {
         let first = client.secret.clone();
         (client.count, server.count) = (ENVELOPES_PER_KEY - 1, ENVELOPES_PER_KEY - 1);
         for _ in 0..3 {
-            let envelope = sealed(&mut client, b"frame");
+            let envelope = encrypted(&mut client, b"frame");
             assert!(opened(&mut server, &envelope).is_ok());
         }
         assert!(client.secret != first && client.secret == server.secret);

@@ -21,7 +21,7 @@ mod types;
 
 pub use capability::{Capability, ClusterKey, Rights};
 pub use codec::{ExtensionList, Reader, Wire};
-pub use envelope::{Cipher, ENVELOPE_BYTES_MAX, LENGTH_BYTES, SEAL_BYTES, SessionCiphers};
+pub use envelope::{AUTH_TAG_BYTES, Cipher, ENVELOPE_BYTES_MAX, LENGTH_BYTES, SessionCiphers};
 pub use exchange::{KeyPair, PUBLIC_KEY_BYTES};
 pub use features::Features;
 pub use handle_tags::{HandleTag, HandleTags, Tagged, put_tags};

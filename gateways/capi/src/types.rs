@@ -123,7 +123,7 @@ impl From<&Attr> for weft_attr {
         weft_attr {
             inode: attr.handle.0,
             size: attr.size,
-            mode: attr.kind.mode_bits() | (attr.mode & 0o7777),
+            mode: attr.kind.mode_bits() | attr.permissions(),
             nlink: attr.nlink,
             uid: attr.uid,
             gid: attr.gid,

@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weft_base::{Attr, Credentials, FileKind, Status, WallTime};
-use weft_client::Fallocate;
+use weft_client::{Fallocate, SeekFor};
 use weft_posix::{Caching, CallingThread, InodeNumber, OpenHow, Opened, Stable, WriteHow};
 use weft_wire::Rights;
 use weft_wire::ops::SetTime;
@@ -64,6 +64,20 @@ pub fn fopen_flags(opened: &Opened) -> FopenFlags {
     if opened.hears_closes { flags } else { flags | FopenFlags::FOPEN_NOFLUSH }
 }
 
+/// How the kernel shall treat a directory that is listed; `for_ever`: it does not change.
+pub fn listing_flags(for_ever: bool) -> FopenFlags {
+    if for_ever { FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() }
+}
+
+/// What LSEEK asks for; `None` for what the kernel does itself.
+pub fn seek_for(whence: i32) -> Option<SeekFor> {
+    match whence {
+        libc::SEEK_DATA => Some(SeekFor::Data),
+        libc::SEEK_HOLE => Some(SeekFor::Hole),
+        _ => None,
+    }
+}
+
 /// What FALLOCATE asks for; `None` for a mode that there is not.
 pub fn fallocate_how(mode: i32) -> Option<Fallocate> {
     let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
@@ -109,7 +123,7 @@ pub fn attributes(attr: &Attr) -> FileAttr {
         ctime: system_time(attr.ctime),
         born: Some(attr.born).filter(|born| *born != WallTime(0)).map(system_time),
         kind: file_type(attr.kind),
-        perm: (attr.mode & 0o7777) as u16,
+        perm: attr.permissions() as u16,
         nlink: attr.nlink,
         uid: attr.uid,
         gid: attr.gid,

@@ -7,21 +7,21 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use weft_base::{Payload, ROOT_HANDLE, Status};
-use weft_client::{RenameFlags as NameFlags, SeekFor, SetAttr, XattrFlags};
+use weft_client::{RenameFlags as NameFlags, SetAttr, XattrFlags};
 use weft_posix::{Gateway, InodeNumber, Listed, Opened, Posix, Refusal};
 use weft_rt::{Bulk, ThreadRuntime};
 use weft_trace::event;
 use weft_wire::ops::{Family, Lock, LockKind};
 
 use crate::convert::{
-    attributes, caller, credentials, errno, fallocate_how, file_type, fopen_flags, inode, kind_of_mode, name_only, open_how, set_time,
-    write_how,
+    attributes, caller, credentials, errno, fallocate_how, file_type, fopen_flags, inode, kind_of_mode, listing_flags, name_only, open_how,
+    seek_for, set_time, write_how,
 };
 use crate::gateway::Above;
 use crate::kernel::{
-    Errno, FileHandle, FileLock, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags,
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen,
-    ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr, Request, TimeOrNow, Ttls, WriteFlags,
+    Errno, FileHandle, FileLock, Filesystem, INodeNo, InitFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyStatx, ReplyWrite, ReplyXattr, Request, TimeOrNow, Ttls, WriteFlags,
 };
 use crate::mount::REQUEST_BYTES_MAX;
 use crate::threads::Threads;
@@ -31,7 +31,7 @@ const BACKGROUND_REQUESTS: u16 = 64;
 
 mod answers;
 
-use answers::{GENERATION, answer, lock_of, reply_xattr, ttls, ttls_of};
+use answers::{GENERATION, answer, lock_of, refuse_if, reply_xattr, ttls, ttls_of};
 
 /// The file system as the kernel sees it.
 pub struct WeftFilesystem<R: ThreadRuntime> {
@@ -124,6 +124,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
             atime: atime.map(set_time),
             mtime: mtime.map(set_time),
             opened_for_write: file.is_some(),
+            seal: None,
         };
         let result = self.run(self.posix.setattr(&credentials(request), self.node(ino), &change));
         self.reply_attr(served, reply, result);
@@ -199,6 +200,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let mut served = self.begin(event::FUSE_OPEN, request, ino);
+        refuse_if!(self.posix.is_dataset(), served, reply, Errno::ENOSYS);
         let opened = self.run(self.posix.open(&caller(request), self.node(ino), open_how(flags.0)));
         let opened = answer!(served, reply, opened);
         served.replies();
@@ -209,6 +211,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
 
     fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, flags: i32, reply: ReplyCreate) {
         let mut served = self.begin(event::FUSE_CREATE, request, parent);
+        refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
         let created = self.run(self.posix.create(&caller(request), self.node(parent), name.as_bytes(), mode & 0o7777, open_how(flags)));
         let (shown, opened) = answer!(served, reply, created);
         let Opened { number, .. } = opened;
@@ -231,7 +234,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     ) {
         let mut served = self.begin(event::FUSE_READ, request, ino);
         served.span.range(offset, u64::from(size));
-        let pieces = answer!(served, reply, self.run(self.posix.read(file.0, offset, u64::from(size))));
+        let pieces = answer!(served, reply, self.read_opened(request, (ino, file), offset, u64::from(size)));
         served.replies();
         match pieces.as_slice() {
             [] => reply.data(&[]),
@@ -267,6 +270,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
 
     fn flush(&self, request: &Request, ino: INodeNo, _file: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
         let mut served = self.begin(event::FUSE_FLUSH, request, ino);
+        refuse_if!(self.posix.is_dataset(), served, reply, Errno::ENOSYS);
         // Writes are at the servers when they return, and the servers know that this client has the
         // file open.
         if self.posix.keeps_locks() {
@@ -359,7 +363,8 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     }
 
     fn fsync(&self, request: &Request, ino: INodeNo, file: FileHandle, datasync: bool, reply: ReplyEmpty) {
-        let served = self.begin(event::FUSE_FSYNC, request, ino);
+        let mut served = self.begin(event::FUSE_FSYNC, request, ino);
+        refuse_if!(self.posix.is_dataset(), served, reply, Errno::ENOSYS);
         let result = self.run(self.posix.fsync(file.0, datasync));
         self.reply_done(served, reply, result);
     }
@@ -367,8 +372,9 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         let mut served = self.begin(event::FUSE_OTHER, request, ino);
         served.replies();
-        let number = self.posix.open_dir(self.node(ino));
-        if !reply.opened(FileHandle(number), FopenFlags::empty()) {
+        let node = self.node(ino);
+        let number = self.posix.open_dir(node);
+        if !reply.opened(FileHandle(number), listing_flags(self.posix.is_listed_for_ever(node))) {
             self.posix.close_dir(number);
         }
     }
@@ -476,14 +482,8 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
 
     fn lseek(&self, request: &Request, ino: INodeNo, file: FileHandle, offset: u64, whence: i32, reply: ReplyLseek) {
         let mut served = self.begin(event::FUSE_OTHER, request, ino);
-        let what = match whence {
-            libc::SEEK_DATA => SeekFor::Data,
-            libc::SEEK_HOLE => SeekFor::Hole,
-            _ => {
-                served.fails(Errno::EINVAL);
-                return reply.error(Errno::EINVAL);
-            }
-        };
+        refuse_if!(self.posix.is_dataset(), served, reply, Errno::ENOSYS);
+        let what = answer!(served, reply, seek_for(whence).ok_or(Status::Invalid));
         match answer!(served, reply, self.run(self.posix.seek(file.0, offset, what))) {
             Some(at) => {
                 served.replies();

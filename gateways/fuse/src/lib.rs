@@ -59,6 +59,9 @@ pub struct MountOptions {
     /// Locks of programs are left to the kernel: those of other mounts are not seen. For files that
     /// one mount uses.
     pub local_locks: bool,
+    /// Read-only, for sealed trees: the kernel opens files without asking, and remembers what is
+    /// sealed for ever. Files that are not sealed are not read.
+    pub is_dataset: bool,
     /// At unmount, wait at most this long for open files to be closed at the servers.
     pub close_patience: Duration,
 }
@@ -75,6 +78,7 @@ impl Default for MountOptions {
             remembers: Remembers::Default,
             direct_from_bytes: 1 << 20,
             local_locks: false,
+            is_dataset: false,
             close_patience: Duration::from_secs(10),
         }
     }
@@ -159,6 +163,7 @@ fn begin<R: ThreadRuntime>(
         direct_from_bytes: options.direct_from_bytes,
         keeps_locks: !options.local_locks,
         appends_alone: true,
+        is_dataset: options.is_dataset,
     };
     let posix = Arc::new(Posix::new(client, Above::new(log), behaviour));
     let error_counts = posix.error_counts();

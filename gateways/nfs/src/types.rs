@@ -135,7 +135,7 @@ pub fn put_attr(out: &mut Writer, attr: &Attr, fs_id: FsId) {
         _ => (attr.size, attr.allocated_bytes()),
     };
     let (major, minor) = (attr.rdev >> 8 & 0xfff, attr.rdev & 0xff | attr.rdev >> 12 & 0xfff00);
-    out.u32(kind_number(attr.kind)).u32(attr.mode & 0o7777).u32(attr.nlink).u32(attr.uid).u32(attr.gid);
+    out.u32(kind_number(attr.kind)).u32(attr.permissions()).u32(attr.nlink).u32(attr.uid).u32(attr.gid);
     out.u64(size).u64(used).u32(major).u32(minor).u64(fs_id.0).u64(attr.handle.0);
     [attr.atime, attr.mtime, attr.ctime].into_iter().for_each(|time| put_time(out, time));
 }
@@ -207,7 +207,7 @@ pub fn read_change(reader: &mut Reader) -> Result<SetAttr> {
         size: reader.option(Reader::u64)?,
         atime: read_set_time(reader)?,
         mtime: read_set_time(reader)?,
-        opened_for_write: false,
+        ..SetAttr::default()
     })
 }
 

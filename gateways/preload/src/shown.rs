@@ -24,7 +24,7 @@ fn minor(fs: &ProgramFs) -> u32 {
 }
 
 fn mode(attr: &Attr) -> u32 {
-    attr.kind.mode_bits() | attr.mode & 0o7777
+    attr.kind.mode_bits() | attr.permissions()
 }
 
 fn size(attr: &Attr) -> u64 {

@@ -25,7 +25,7 @@ pub(crate) type Attributes = (u32, u64, u32, u32, u32, u64, i64, i64, i64);
 type Row<'py> = (Bound<'py, PyBytes>, u32, u64, Option<Attributes>);
 
 pub(crate) fn tuple_of(attr: &Attr) -> Attributes {
-    let mode = attr.kind.mode_bits() | attr.mode;
+    let mode = attr.kind.mode_bits() | attr.permissions();
     (mode, attr.handle.0, attr.nlink, attr.uid, attr.gid, attr.size, attr.atime.0, attr.mtime.0, attr.ctime.0)
 }
 

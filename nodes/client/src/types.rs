@@ -51,6 +51,8 @@ pub struct SetAttr {
     /// The caller has the file open for writing (`ftruncate`): a change of size needs no write
     /// permission.
     pub opened_for_write: bool,
+    /// Seals the object or takes the seal away; alone.
+    pub seal: Option<bool>,
 }
 
 /// How `create` makes and opens a file.

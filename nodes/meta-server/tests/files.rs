@@ -12,17 +12,7 @@ use weft_wire::ops::*;
 const WRITE: Rights = Rights::WRITE;
 
 fn set_size(handle: Handle, size: u64) -> SetAttrRequest {
-    SetAttrRequest {
-        handle,
-        mode: None,
-        uid: None,
-        gid: None,
-        size: Some(size),
-        atime: None,
-        mtime: None,
-        who: Credentials::ROOT,
-        opened_for_write: false,
-    }
+    SetAttrRequest { size: Some(size), ..SetAttrRequest::of(handle, Credentials::ROOT) }
 }
 
 fn open(handle: Handle, rights: Rights, open_sequence: u64, truncate: bool) -> OpenRequest {

@@ -276,8 +276,7 @@ fn a_full_disk_refuses_changes_answers_questions_and_recovers_in(engine: Engine)
         let handle = changer.lookup(ROOT_HANDLE, "before").await.unwrap().handle;
         for mode in (0..100_000).map(|number| Some(0o600 + number % 2)) {
             let who = weft_base::Credentials::ROOT;
-            let (uid, gid, size, atime, mtime) = (None, None, None, None, None);
-            let request = SetAttrRequest { handle, mode, uid, gid, size, atime, mtime, who, opened_for_write: false };
+            let request = SetAttrRequest { mode, ..SetAttrRequest::of(handle, who) };
             match changer.call(ServerId(0), &request).await {
                 Ok(_) => {}
                 Err(Status::NoSpace) => return,

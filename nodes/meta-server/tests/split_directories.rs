@@ -167,17 +167,7 @@ fn what_a_directory_says_about_its_files_is_known_where_they_are_made() {
 }
 
 fn nothing(handle: Handle) -> SetAttrRequest {
-    SetAttrRequest {
-        handle,
-        mode: None,
-        uid: None,
-        gid: None,
-        size: None,
-        atime: None,
-        mtime: None,
-        who: Credentials::ROOT,
-        opened_for_write: false,
-    }
+    SetAttrRequest::of(handle, Credentials::ROOT)
 }
 
 type Flow = std::pin::Pin<Box<dyn Future<Output = Result<()>>>>;

@@ -83,6 +83,9 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         for open in self.files.drain() {
             self.close_description(&open).await;
         }
+        for file in self.sealed.drain() {
+            self.close_soon(file).await;
+        }
         // Nobody is above any more.
         self.closes.lock().ends = true;
         self.leave_leases().await;

@@ -32,12 +32,19 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
 
     /// For how many nanoseconds a name, and the attributes of what it leads to, may be believed.
     pub(crate) fn ttls_ns(&self, dir: Handle, name: &[u8], attr: &Attr) -> (u64, u64) {
-        (self.name_ttl_ns(dir, name, attr), self.attr_ttl_ns(attr))
+        match self.sealed_ttl_ns(attr) {
+            Some(ttl_ns) => (ttl_ns, ttl_ns),
+            None => (self.name_ttl_ns(dir, name, attr), self.attr_ttl_ns(attr)),
+        }
     }
 
     /// For how many nanoseconds these attributes may be believed.
     pub(crate) fn attr_ttl_ns(&self, attr: &Attr) -> u64 {
-        if self.client.keeps_leases() { self.client.attr_holds_ns(attr) } else { self.options.ttl_ns }
+        match self.sealed_ttl_ns(attr) {
+            Some(ttl_ns) => ttl_ns,
+            None if self.client.keeps_leases() => self.client.attr_holds_ns(attr),
+            None => self.options.ttl_ns,
+        }
     }
 
     /// This layer has moved names between these directories: what is believed above moves with

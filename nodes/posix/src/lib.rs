@@ -47,6 +47,7 @@ mod opens;
 mod pages;
 mod paths;
 mod posix;
+mod sealed;
 mod set_id;
 mod signal;
 mod table;

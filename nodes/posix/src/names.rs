@@ -24,7 +24,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         };
         let seen = self.noted(found)?;
         let (attr, now) = (seen.attr, self.now());
-        if self.told.tell_name(dir, name, &attr, changes, now) {
+        let stays = self.options.is_dataset && attr.is_sealed();
+        if stays || self.told.tell_name(dir, name, &attr, changes, now) {
             // Who wants a size that cannot be had asks for it, and waits.
             let (name_ttl_ns, attr_ttl_ns) = if seen.is_exact { self.ttls_ns(dir, name, &attr) } else { (0, 0) };
             return Ok(Shown { node: InodeNumber::of(attr.handle), attr, name_ttl_ns, attr_ttl_ns });

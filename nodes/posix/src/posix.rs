@@ -14,6 +14,7 @@ use crate::gateway::Gateway;
 use crate::listing::Listing;
 use crate::node::InodeNumber;
 use crate::pages::Pages;
+use crate::sealed::Sealed;
 use crate::set_id::SetId;
 use crate::signal::Signal;
 use crate::table::Table;
@@ -39,6 +40,9 @@ pub struct Options {
     /// gateway must hear notices for it ([`Posix::next_to_hear`]), or others that want to write are
     /// refused. False: every append takes a lock at the server.
     pub appends_alone: bool,
+    /// Whoever is above changes nothing, reads sealed files only, by [`Posix::read_sealed`] and
+    /// without opening them, and believes what it is told of sealed objects for ever.
+    pub is_dataset: bool,
 }
 
 /// One file system for many callers. The methods are called by many flows at once.
@@ -57,6 +61,7 @@ pub struct Posix<R: Runtime, G> {
     /// Threads that walk a path again.
     pub(crate) walks: Walks,
     pub(crate) closes: Closes,
+    pub(crate) sealed: Sealed,
     error_counts: Arc<ErrorCounts>,
 }
 
@@ -77,6 +82,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             released: Signal::default(),
             walks: Walks::default(),
             closes: Closes::default(),
+            sealed: Sealed::default(),
             error_counts: Arc::default(),
         }
     }

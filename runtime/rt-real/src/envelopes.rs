@@ -1,17 +1,17 @@
 //! The receiving end of an encrypted connection: from envelopes to what they hold.
 
 use weft_base::Status;
-use weft_wire::{Cipher, ENVELOPE_BYTES_MAX, LENGTH_BYTES, SEAL_BYTES};
+use weft_wire::{AUTH_TAG_BYTES, Cipher, ENVELOPE_BYTES_MAX, LENGTH_BYTES};
 
-/// Bytes that may stand behind the content of a buffer: the seal of its last envelope, and the
-/// length of the next one.
-pub(crate) const BEHIND_BYTES: usize = SEAL_BYTES + LENGTH_BYTES;
+/// Bytes that may stand behind the content of a buffer: the authentication tag of its last
+/// envelope, and the length of the next one.
+pub(crate) const BEHIND_BYTES: usize = AUTH_TAG_BYTES + LENGTH_BYTES;
 
 /// Opens the envelopes of one direction.
 #[derive(Debug)]
 pub(crate) struct Envelopes {
     cipher: Cipher,
-    /// Bytes of the envelope that is being received, with its seal; 0: its length comes first.
+    /// Bytes of the envelope that is being received, with its tag; 0: its length comes first.
     awaited: usize,
 }
 
@@ -32,7 +32,7 @@ impl Envelopes {
     /// Opens what is complete of `buffer` behind its first `content` bytes, which are open already.
     ///
     /// # Errors
-    /// [`Status::SealBroken`]: nothing that comes can be believed.
+    /// [`Status::EnvelopeBroken`]: nothing that comes can be believed.
     pub(crate) fn open(&mut self, buffer: &mut [u8], content: usize) -> Result<Opened, Status> {
         let (mut content, mut at) = (content, content);
         loop {
@@ -40,9 +40,9 @@ impl Envelopes {
                 let Some(length) = buffer[at..].first_chunk() else { break };
                 let length = u32::from_le_bytes(*length) as usize;
                 if !(1..=ENVELOPE_BYTES_MAX).contains(&length) {
-                    return Err(Status::SealBroken);
+                    return Err(Status::EnvelopeBroken);
                 }
-                self.awaited = length + SEAL_BYTES;
+                self.awaited = length + AUTH_TAG_BYTES;
                 at += LENGTH_BYTES;
             }
             let end = at + self.awaited;
@@ -65,6 +65,6 @@ impl Envelopes {
 
     /// Bytes of content of the envelope that is being received, if its length is known.
     pub(crate) fn next_content(&self) -> Option<usize> {
-        self.awaited.checked_sub(SEAL_BYTES)
+        self.awaited.checked_sub(AUTH_TAG_BYTES)
     }
 }

@@ -366,7 +366,7 @@ impl FrameReader {
     fn take(&mut self, len: u32, crc: u32) -> Result<Bytes, Status> {
         let bytes = if len == 0 { Bytes::new() } else { self.buffer.split_to(len as usize).freeze() };
         self.content -= bytes.len();
-        // A seal is worth more than a checksum.
+        // An authentication tag is worth more than a checksum.
         if self.is_encrypted() || crc32c(&bytes) == crc { Ok(bytes) } else { Err(Status::BadChecksum) }
     }
 }

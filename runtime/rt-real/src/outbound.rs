@@ -25,10 +25,10 @@ const CHUNK_BYTES: usize = 256 << 10;
 const PIECES_MAX: usize = 16;
 /// So many bytes of envelopes are made before they are sent: the peer opens them while the next are
 /// made.
-pub(crate) const SEALED_BYTES: usize = 256 << 10;
+pub(crate) const ENCRYPTED_BYTES: usize = 256 << 10;
 
 /// Appends the header, with lengths and checksums filled in, and the body. The bulk data is only
-/// looked at. What is encrypted has seals and `has_checksums` not.
+/// looked at. What is encrypted has authentication tags and `has_checksums` not.
 pub(crate) fn encode(out: &mut Vec<u8>, mut header: Header, body: &[u8], bulk: &[&[u8]], has_checksums: bool) {
     header.forget_region();
     header.body_bytes = body.len() as u32;
@@ -85,8 +85,8 @@ pub(crate) struct OutQueue {
     /// Encrypts what leaves, if that was agreed on.
     cipher: Option<Cipher>,
     /// Envelopes that leave before the chunks, and how many of their bytes are sent.
-    sealed: PooledBuf,
-    sealed_sent: usize,
+    encrypted: PooledBuf,
+    encrypted_sent: usize,
 }
 
 /// What a flush has done.
@@ -101,8 +101,8 @@ impl OutQueue {
     pub(crate) fn set_cipher(&mut self, cipher: Cipher) {
         let waiting = std::mem::take(&mut self.chunks);
         let sent = std::mem::take(&mut self.sent);
-        waiting.iter().for_each(|chunk| self.sealed.0.extend_from_slice(chunk.as_ref()));
-        self.sealed_sent = sent;
+        waiting.iter().for_each(|chunk| self.encrypted.0.extend_from_slice(chunk.as_ref()));
+        self.encrypted_sent = sent;
         self.cipher = Some(cipher);
     }
 
@@ -155,11 +155,11 @@ impl OutQueue {
     pub(crate) fn flush(&mut self, fd: BorrowedFd<'_>) -> io::Result<Flushed> {
         let mut total = Flushed { bytes: 0, calls: 0 };
         while self.bytes > 0 {
-            self.seal();
+            self.encrypt();
             let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
             let count = match self.cipher {
                 Some(_) => {
-                    pieces[0] = IoSlice::new(&self.sealed.0[self.sealed_sent..]);
+                    pieces[0] = IoSlice::new(&self.encrypted.0[self.encrypted_sent..]);
                     1
                 }
                 None => {
@@ -179,7 +179,7 @@ impl OutQueue {
             total.bytes += sent;
             self.bytes -= sent;
             match self.cipher {
-                Some(_) => self.sealed_sent += sent,
+                Some(_) => self.encrypted_sent += sent,
                 None => self.remove(sent),
             }
             if sent < offered {
@@ -188,27 +188,27 @@ impl OutQueue {
         }
         if self.bytes == 0 {
             // Connections that have nothing to say share buffers.
-            (self.sealed, self.sealed_sent) = (PooledBuf::default(), 0);
+            (self.encrypted, self.encrypted_sent) = (PooledBuf::default(), 0);
         }
         Ok(total)
     }
 
     /// On an encrypted connection, makes the next envelopes when those before have left.
-    fn seal(&mut self) {
-        let Some(mut cipher) = self.cipher.take_if(|_| self.sealed_sent == self.sealed.0.len()) else { return };
-        let wanted = self.bytes.min(SEALED_BYTES);
-        if self.sealed.0.capacity() < wanted + BEHIND_BYTES {
-            self.sealed = pool::take(wanted);
+    fn encrypt(&mut self) {
+        let Some(mut cipher) = self.cipher.take_if(|_| self.encrypted_sent == self.encrypted.0.len()) else { return };
+        let wanted = self.bytes.min(ENCRYPTED_BYTES);
+        if self.encrypted.0.capacity() < wanted + BEHIND_BYTES {
+            self.encrypted = pool::take(wanted);
         }
-        self.sealed.0.clear();
-        self.sealed_sent = 0;
+        self.encrypted.0.clear();
+        self.encrypted_sent = 0;
         while let Some(chunk) = self.chunks.front()
-            && let Some(room) = self.sealed.0.capacity().checked_sub(self.sealed.0.len() + BEHIND_BYTES).filter(|room| *room > 0)
+            && let Some(room) = self.encrypted.0.capacity().checked_sub(self.encrypted.0.len() + BEHIND_BYTES).filter(|room| *room > 0)
         {
             // Bulk data has envelopes of its own, so that it is received where it belongs.
             let rest = &chunk.as_ref()[self.sent..];
             let content = rest.len().min(room).min(ENVELOPE_BYTES_MAX);
-            cipher.seal(&mut &mut [IoSlice::new(&rest[..content])][..], &mut self.sealed.0);
+            cipher.encrypt(&mut &mut [IoSlice::new(&rest[..content])][..], &mut self.encrypted.0);
             self.bytes += BEHIND_BYTES;
             self.remove(content);
         }

@@ -12,7 +12,7 @@ use support::*;
 use weft_base::{ClientId, RequestId, Status};
 use weft_rt_real::{Address, ClientConfig, ClientRt};
 use weft_wire::handshake::{self, Challenge, ClientHandshake, Hello, Proof, ServerHandshake, Welcome};
-use weft_wire::{Cipher, Features, Frame, HEADER_BYTES, Header, KeyRing, LENGTH_BYTES, Op, SEAL_BYTES, SessionCiphers, Wire};
+use weft_wire::{AUTH_TAG_BYTES, Cipher, Features, Frame, HEADER_BYTES, Header, KeyRing, LENGTH_BYTES, Op, SessionCiphers, Wire};
 
 const ME: ClientId = ClientId(5);
 
@@ -52,7 +52,7 @@ fn hello() -> Hello {
 
 fn envelope(cipher: &mut Cipher, content: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    cipher.seal(&mut &mut [IoSlice::new(content)][..], &mut out);
+    cipher.encrypt(&mut &mut [IoSlice::new(content)][..], &mut out);
     out
 }
 
@@ -60,7 +60,7 @@ fn envelope(cipher: &mut Cipher, content: &[u8]) -> Vec<u8> {
 fn read_envelope(stream: &mut TcpStream, cipher: &mut Cipher) -> Vec<u8> {
     let mut length = [0; LENGTH_BYTES];
     stream.read_exact(&mut length).expect("a length");
-    let mut bytes = vec![0; u32::from_le_bytes(length) as usize + SEAL_BYTES];
+    let mut bytes = vec![0; u32::from_le_bytes(length) as usize + AUTH_TAG_BYTES];
     stream.read_exact(&mut bytes).expect("an envelope");
     let content = cipher.open(&mut bytes, 0).expect("it can be opened");
     bytes.truncate(content);
@@ -217,7 +217,7 @@ fn the_key_does_not_open_what_was_recorded() {
     let (_, rest) = split_message::<Proof>(rest);
     let (_, recorded) = split_message::<Welcome>(rest);
     let opens = |hello: Hello, challenge: &Challenge, recorded: &[u8]| {
-        let bytes = u32::from_le_bytes(*recorded.first_chunk().expect("a length")) as usize + SEAL_BYTES;
+        let bytes = u32::from_le_bytes(*recorded.first_chunk().expect("a length")) as usize + AUTH_TAG_BYTES;
         let ciphers = ClientHandshake::new(KEY, hello).ciphers(challenge).expect("encryption was agreed on");
         let mut envelope = recorded[LENGTH_BYTES..][..bytes].to_vec();
         { ciphers }.to_server.open(&mut envelope, 0).is_ok()
@@ -237,7 +237,7 @@ fn the_key_does_not_open_what_was_recorded() {
 fn a_flipped_bit_ends_the_connection() {
     let server = TestServer::start_encrypted();
     let len = Client::join(&server).request(b"word").len();
-    for at in [0, 2, LENGTH_BYTES, LENGTH_BYTES + 20, len - SEAL_BYTES - 1, len - SEAL_BYTES, len - 1] {
+    for at in [0, 2, LENGTH_BYTES, LENGTH_BYTES + 20, len - AUTH_TAG_BYTES - 1, len - AUTH_TAG_BYTES, len - 1] {
         let mut client = Client::join(&server);
         let mut bytes = client.request(b"word");
         bytes[at] ^= 0x10;
@@ -245,7 +245,7 @@ fn a_flipped_bit_ends_the_connection() {
         client.stream.shutdown(Shutdown::Write).expect("a socket");
         assert!(client.is_closed(), "byte {at}");
         // A length that is too long waits for more, which does not come.
-        server.expect_line(if at == 0 { "within a message" } else { "does not have its seal" });
+        server.expect_line(if at == 0 { "within a message" } else { "is not the one that was sent" });
         server.lines.lock().expect("not poisoned").clear();
     }
 }
@@ -272,7 +272,7 @@ fn a_repeated_left_out_moved_or_cut_off_message_ends_the_connection() {
     client.stream.shutdown(Shutdown::Write).expect("a socket");
     assert!(client.is_closed(), "cut off");
     let mut client = Client::join(&server);
-    client.send(&request(1, b"in the clear, and longer than the length of an envelope and its seal", 0));
+    client.send(&request(1, b"in the clear, and longer than the length of an envelope and its tag", 0));
     assert!(client.is_closed(), "not encrypted");
     // On another connection.
     let (mut first, mut second) = (Client::join(&server), Client::join(&server));

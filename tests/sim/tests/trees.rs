@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use weft_base::{Credentials, MILLISECOND, ROOT_HANDLE, SECOND, Status};
-use weft_client::{Client, CreateOptions, RemoveNews, SumNews, TreeRemoved};
+use weft_client::{Client, CreateOptions, SumNews, TreeNews, TreeRemoved};
 use weft_rt::Runtime;
 use weft_rt_sim::{FaultPlan, FaultSettings, MessageFaults, SimRt};
 use weft_sim_tests::cluster::{ClusterConfig, Durability};
@@ -46,8 +46,8 @@ async fn remove(client: &Client<SimRt>) -> (TreeRemoved, Vec<Status>) {
     let mut failed = Vec::new();
     let find = async || client.lookup_handle(&WHO, ROOT_HANDLE, b"top").await;
     let Some((top, _)) = surely(client.rt(), find, &[Status::NotFound]).await else { return Default::default() };
-    let tell = |news: RemoveNews<'_>| {
-        if let RemoveNews::Failed { error, .. } = news {
+    let tell = |news: TreeNews<'_, TreeRemoved>| {
+        if let TreeNews::Failed { error, .. } = news {
             failed.push(error.status);
         }
     };

@@ -12,8 +12,8 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use weft_base::{ClientId, FsId, Handle, Payload, RequestId, ServerId, Status};
 use weft_wire::handshake::{ANY_SERVER, Challenge, ClientHandshake, Hello, NONCE_BYTES, RegionAnswer, RegionOffer, Welcome, frame};
 use weft_wire::{
-    ClusterKey, Credential, Features, Flags, Frame, HEADER_BYTES, HandleTag, Header, KeyId, LENGTH_BYTES, MessageKind, Op, Operation,
-    SEAL_BYTES, SessionCiphers, Tagged, Wire, crc32c,
+    AUTH_TAG_BYTES, ClusterKey, Credential, Features, Flags, Frame, HEADER_BYTES, HandleTag, Header, KeyId, LENGTH_BYTES, MessageKind, Op,
+    Operation, SessionCiphers, Tagged, Wire, crc32c,
 };
 
 /// A server answers or closes within this time, or something is wrong.
@@ -164,7 +164,7 @@ impl Peer {
             for part in [&rest[..head], &rest[head..end]] {
                 let mut pieces = &mut [io::IoSlice::new(part)][..];
                 while !pieces.is_empty() && !pieces[0].is_empty() {
-                    ciphers.to_server.seal(&mut pieces, &mut out);
+                    ciphers.to_server.encrypt(&mut pieces, &mut out);
                 }
             }
             rest = &rest[end..];
@@ -199,7 +199,7 @@ impl Peer {
         while self.inbox.len() < len {
             let mut length = [0; LENGTH_BYTES];
             self.stream.read_exact(&mut length)?;
-            let mut envelope = vec![0; u32::from_le_bytes(length) as usize + SEAL_BYTES];
+            let mut envelope = vec![0; u32::from_le_bytes(length) as usize + AUTH_TAG_BYTES];
             self.stream.read_exact(&mut envelope)?;
             let content = ciphers.to_client.open(&mut envelope, 0).map_err(|status| io::Error::new(io::ErrorKind::InvalidData, status))?;
             self.inbox.extend_from_slice(&envelope[..content]);

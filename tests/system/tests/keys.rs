@@ -294,8 +294,7 @@ fn a_client_of_some_users_is_not_believed_what_it_has_open() {
     let reclaim = ReclaimRequest { opens: vec![open], locks: None, goes_on: None };
     assert_eq!(peer.ask(&reclaim, &[]).unwrap().map(drop), Err(Status::Stale), "it does not show that it was told of the file");
     peer.ask_showing(&reclaim, tags).unwrap().unwrap();
-    let (mode, uid, gid, atime, mtime) = (None, None, None, None, None);
-    let cut = SetAttrRequest { handle, mode, uid, gid, size: Some(0), atime, mtime, who, opened_for_write: true };
+    let cut = SetAttrRequest { size: Some(0), opened_for_write: true, ..SetAttrRequest::of(handle, who) };
     assert_eq!(peer.ask_showing(&cut, tags).unwrap().map(drop), Err(Status::AccessDenied));
     let written = Written { end_bytes: 1 << 40, mtime: DataTime { epoch: 0, at: weft_base::WallTime(5) }, truncate_epoch: 0 };
     let close = CloseRequest { handle, open_sequence: 1, keeps: Rights::default(), written: Some(written) };

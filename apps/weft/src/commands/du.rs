@@ -11,6 +11,8 @@ use weft_host::connect::{Common, Fs, open_all};
 use weft_host::output::{print, print_json, show_name, tell};
 use weft_host::units::human_bytes;
 
+use super::course::joined;
+
 /// Sum up directories with all below them, without a mount
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -126,12 +128,4 @@ fn of_one(attr: &Attr) -> TreeSums {
     let is_file = attr.kind == FileKind::File;
     let bytes = if is_file || attr.kind == FileKind::Symlink { attr.size } else { 0 };
     TreeSums { bytes, files: u64::from(is_file), others: u64::from(!is_file), ..TreeSums::default() }
-}
-
-/// A path below the one that was named.
-pub fn joined(path: &[u8], below: &[u8]) -> Vec<u8> {
-    match below {
-        [] => path.to_vec(),
-        _ => [path.strip_suffix(b"/").unwrap_or(path), b"/", below].concat(),
-    }
 }

@@ -130,7 +130,7 @@ fn row(fs: &Fs, path: &[u8], item: &DirItem) -> Result<Row> {
         name: String::from_utf8_lossy(item.name.rsplit(|byte| *byte == b'/').next().unwrap_or_default()).into_owned(),
         path: String::from_utf8_lossy(&whole).into_owned(),
         kind: kind_word(attr.kind),
-        mode: format!("{:04o}", attr.mode),
+        mode: format!("{:04o}", attr.permissions()),
         nlink: attr.nlink,
         uid: attr.uid,
         gid: attr.gid,

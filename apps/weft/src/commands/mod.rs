@@ -2,6 +2,7 @@
 
 mod cat;
 mod completion;
+mod course;
 mod cp;
 mod create;
 mod df;
@@ -28,6 +29,7 @@ mod ping;
 mod preload;
 mod rm;
 mod run;
+mod seal;
 pub mod serve;
 mod set;
 mod split;
@@ -96,6 +98,7 @@ enum Command {
     Xattr(xattr::Args),
     Hint(hint::Args),
     Split(split::Args),
+    Seal(seal::Args),
     Set(set::Args),
     Df(df::Args),
     Du(du::Args),
@@ -158,6 +161,7 @@ impl Cli {
             Command::Xattr(args) => args.run(common),
             Command::Hint(args) => args.run(common),
             Command::Split(args) => args.run(common),
+            Command::Seal(args) => args.run(common),
             Command::Set(args) => args.run(common),
             Command::Df(args) => args.run(common),
             Command::Du(args) => args.run(common),

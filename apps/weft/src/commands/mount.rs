@@ -31,6 +31,9 @@ use weft_wire::ops::{MountErrorRow, MountErrors, TraceAction, TraceRequest};
 /// which it ends.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// For how long a mount with `-o dataset` believes names and attributes of what is not sealed.
+const NAMES_OUTSIDE: Duration = Duration::from_secs(1);
+
 /// Mount a file system through FUSE
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -45,6 +48,8 @@ Options for -o, separated by commas:
   direct_from=SIZE   files at least this large are read past the page cache (default 1MiB)
   nonempty           over a directory with entries, which nobody sees until it is unmounted
   locks=local        locks of programs are left to the kernel and not seen by other mounts
+  dataset            for sealed trees (`weft seal`): read-only; what was read once is read again at the rate of the
+                     kernel, without a message; files that are not sealed are not read
 
 Examples:
   weft mount ~/fs /mnt/weft
@@ -366,12 +371,25 @@ pub fn parse_options(options: &[String]) -> Result<MountOptions> {
             ("leases", None) => parsed.remembers = Remembers::UntilChanged,
             ("cache_ms", Some(_)) => parsed.remembers = Remembers::For(Duration::from_millis(number()?)),
             ("locks", Some("local")) => parsed.local_locks = true,
+            ("dataset", None) => parsed.is_dataset = true,
             ("direct_from", Some(size)) => {
                 parsed.direct_from_bytes =
                     size.parse::<weft_host::units::ByteSize>().map_err(|words| anyhow::anyhow!("-o {option}: {words}"))?.0;
             }
             _ => bail!("-o {option} is unknown; `weft mount --help` lists the options"),
         }
+    }
+    if parsed.is_dataset {
+        if options.iter().any(|option| matches!(option.as_str(), "rw" | "leases")) {
+            bail!("-o dataset is read-only and holds no leases: leave -o rw and -o leases away");
+        }
+        // What is sealed needs no lease. Names on the way to it are believed for a moment: else
+        // every change of others would make the kernel forget all names.
+        if parsed.remembers == Remembers::Default {
+            parsed.remembers = Remembers::For(NAMES_OUTSIDE);
+        }
+        parsed.read_only = true;
+        parsed.local_locks = true;
     }
     if options.iter().any(|option| option == "leases") && options.iter().any(|option| option.starts_with("cache_ms=")) {
         bail!("-o leases and -o cache_ms= exclude each other: with leases the kernel remembers as long as nobody changes anything");
@@ -395,6 +413,10 @@ mod tests {
         }
         assert_eq!(parse("leases,threads=2").unwrap().remembers, Remembers::UntilChanged);
         assert_eq!(parse("threads=2").unwrap().remembers, Remembers::Default);
+        let dataset = parse("dataset,threads=2").unwrap();
+        assert!(dataset.is_dataset && dataset.read_only && dataset.local_locks);
+        assert_eq!(dataset.remembers, Remembers::For(NAMES_OUTSIDE));
+        assert!(parse("dataset,rw").unwrap_err().to_string().contains("read-only"));
         assert!(parse("leases,cache_ms=0").unwrap_err().to_string().contains("exclude each other"));
     }
 

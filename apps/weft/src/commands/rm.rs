@@ -1,21 +1,17 @@
 //! `weft rm`: removes names, and with `-r` whole trees, without a mount.
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
 use weft_base::FileKind;
-use weft_client::{RemoveNews, TreeRemoved};
-use weft_host::connect::{Common, Fs, open_all};
-use weft_host::output::{print_json, show_name, tell, tell_plainly};
+use weft_client::TreeRemoved;
+use weft_host::connect::{Common, open_all};
+use weft_host::output::{print_json, show_name};
 
-use super::du::joined;
-
-/// How often the progress of long work is told.
-const PROGRESS_EVERY: Duration = Duration::from_secs(2);
+use super::course::Course;
 
 /// Remove files and directories without a mount
 #[derive(Debug, clap::Args)]
@@ -69,8 +65,9 @@ impl Args {
             }
             let (dir, name) = fs.parent(path)?;
             if attr.kind == FileKind::Directory {
-                let mut course = Course { fs, path, told: Instant::now(), is_shown: self.progress || std::io::stderr().is_terminal() };
-                let removed = fs.run(fs.client.remove_tree(&fs.who, dir, &name, attr.handle, |news| course.take(&news)));
+                let mut course = Course::new(fs, path, self.progress);
+                let say = |done: &TreeRemoved| format!("{} files and {} directories removed", done.files, done.directories);
+                let removed = fs.run(fs.client.remove_tree(&fs.who, dir, &name, attr.handle, |news| course.take(&news, say)));
                 all.files += removed.files;
                 all.directories += removed.directories;
                 all.failed += removed.failed;
@@ -84,26 +81,5 @@ impl Args {
             print_json(&Report { files, directories, failed, seconds: began.elapsed().as_secs_f64() })?;
         }
         Ok(if all.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-    }
-}
-
-/// What a person is told on the way.
-struct Course<'a> {
-    fs: &'a Fs,
-    path: &'a [u8],
-    told: Instant,
-    is_shown: bool,
-}
-
-impl Course<'_> {
-    fn take(&mut self, news: &RemoveNews<'_>) {
-        match news {
-            RemoveNews::Failed { path, error } => tell(&format!("{:#}", self.fs.explain(&joined(self.path, path), *error))),
-            RemoveNews::Progress(removed) if self.is_shown && self.told.elapsed() >= PROGRESS_EVERY => {
-                self.told = Instant::now();
-                tell_plainly(&format!("{} files and {} directories removed", removed.files, removed.directories));
-            }
-            RemoveNews::Progress(_) => {}
-        }
     }
 }

@@ -37,6 +37,8 @@ struct Row {
     nlink: u32,
     uid: u32,
     gid: u32,
+    /// It does not change (`weft seal`).
+    sealed: bool,
     size: u64,
     /// Bytes that its data takes at the data servers, in whole blocks.
     allocated_bytes: u64,
@@ -95,10 +97,11 @@ fn row(fs: &Fs, path: &[u8], attr: &Attr) -> Result<Row> {
         handle: attr.handle.to_string(),
         inode: attr.handle.0,
         kind: kind_word(attr.kind),
-        mode: format!("{:04o}", attr.mode),
+        mode: format!("{:04o}", attr.permissions()),
         nlink: attr.nlink,
         uid: attr.uid,
         gid: attr.gid,
+        sealed: attr.is_sealed(),
         size: attr.size,
         allocated_bytes: attr.allocated_bytes(),
         born_ns: Some(attr.born.0).filter(|born| *born != 0),
@@ -121,6 +124,9 @@ fn text(row: &Row, attr: &Attr) -> String {
     text += &format!("  kind:     {}, {} {what}, {} links\n", row.kind, row.size, row.nlink);
     text += &format!("  handle:   {} (inode {}) at {}\n", row.handle, row.inode, row.metadata_server);
     text += &format!("  mode:     {} {}, uid {}, gid {}\n", row.mode, mode_string(attr), row.uid, row.gid);
+    if row.sealed {
+        text += "  sealed:   it does not change (weft seal)\n";
+    }
     text += &format!("  access:   {} UTC\n  modify:   {} UTC\n", time_string(attr.atime), time_string(attr.mtime));
     text += &format!("  change:   {} UTC\n", time_string(attr.ctime));
     if row.born_ns.is_some() {

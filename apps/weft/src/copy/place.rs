@@ -436,7 +436,7 @@ fn told<T>(fs: &Fs, result: weft_client::Result<T>) -> Result<T> {
 
 fn remote_meta(fs: &Fs, attr: &Attr) -> Meta {
     let identity = Some((fs.id().0, 0, attr.handle.0));
-    Meta { kind: attr.kind, mode: attr.mode, bytes: attr.size, times: Some((attr.atime, attr.mtime)), identity }
+    Meta { kind: attr.kind, mode: attr.permissions(), bytes: attr.size, times: Some((attr.atime, attr.mtime)), identity }
 }
 
 fn set_remote_meta(fs: &Fs, path: &[u8], handle: Handle, meta: &Meta) -> Result<()> {

@@ -6,7 +6,7 @@ use weft_wire::Rights;
 use weft_wire::ops::{CreateReply, CreateRequest, DirChange};
 
 use super::open::written_with;
-use crate::{Change, EXECUTE, Inode, MODE_SETGID, OpenChange, Record, RequestContext, State, WRITE, may_access};
+use crate::{Change, EXECUTE, Inode, MODE_SETGID, OpenChange, Record, RequestContext, State, may_access};
 
 /// Longest target of a symlink in bytes (`PATH_MAX` of Linux without its NUL).
 const TARGET_BYTES_MAX: usize = 4095;
@@ -30,7 +30,7 @@ impl State {
         if let Some((handle, kind)) = self.entry(dir_handle, &request.name) {
             return self.create_existing(cx, request, handle, kind, record);
         }
-        may_access(&request.who, dir, WRITE)?;
+        self.check_directory(&request.who, dir, true)?;
         let (mut inode, strips) = self.new_inode(cx, request, dir)?;
         let handle = self.next_handle();
         let opened = request.open != Rights::default() && request.kind == FileKind::File;

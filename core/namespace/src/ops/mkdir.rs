@@ -5,7 +5,7 @@ use weft_base::{Attr, FileKind, Handle, Layout, Result, ServerId, Status, check_
 use weft_layout::{HintName, Hints, directory_server};
 use weft_wire::ops::{FileState, MkdirRequest, PartitionMap, TxPart};
 
-use crate::{EXECUTE, Inode, MODE_SETGID, RequestContext, ServerPart, State, WRITE, may_access};
+use crate::{EXECUTE, Inode, MODE_SETGID, RequestContext, ServerPart, State, may_access};
 
 impl State {
     /// The parts of a new directory: its name here, itself where its place is.
@@ -21,7 +21,7 @@ impl State {
         if self.entry(request.at.dir, &request.name).is_some() {
             return Err(Status::Exists);
         }
-        may_access(who, dir, WRITE)?;
+        self.check_directory(who, dir, true)?;
         let inherits_group = dir.mode & MODE_SETGID != 0;
         let mode = if inherits_group { request.mode | MODE_SETGID } else { request.mode };
         let (uid, gid) = (who.uid, if inherits_group { dir.gid } else { who.gid });

@@ -11,7 +11,7 @@ impl State {
     ///
     /// # Errors
     /// [`Status::AccessDenied`], [`Status::IsDirectory`], [`Status::Invalid`] (no file, or rights
-    /// that nobody has), [`Status::Busy`], and as [`State::inode`].
+    /// that nobody has), [`Status::Sealed`], [`Status::Busy`], and as [`State::inode`].
     pub fn prepare_open(&self, cx: &RequestContext<'_>, request: &OpenRequest, record: &mut Record) -> Result<OpenReply> {
         let inode = self.inode(request.handle)?;
         check_judgement(inode, request)?;
@@ -33,6 +33,9 @@ impl State {
         }
         let read = if rights.contains(Rights::READ) { READ } else { 0 };
         let write = if rights.contains(Rights::WRITE) { WRITE } else { 0 };
+        if write != 0 {
+            inode.check_unsealed()?;
+        }
         may_access(who, inode, read | write)
     }
 

@@ -1,7 +1,7 @@
 //! SetAttr: mode, owner, group, times; with `truncate.rs` the size.
 
 use bytes::Bytes;
-use weft_base::{Credentials, DataTime, FileKind, Handle, Result, Status, WallTime, set_id_bits};
+use weft_base::{Credentials, DataTime, FileKind, Handle, MODE_SEALED, Result, Status, WallTime, set_id_bits};
 use weft_layout::FILE_BYTES_MAX;
 use weft_wire::Rights;
 use weft_wire::ops::{FileState, OpenReply, OpenRequest, SetAttrRequest, SetTime};
@@ -26,7 +26,8 @@ impl State {
     ///
     /// # Errors
     /// [`Status::NotPermitted`], [`Status::AccessDenied`], [`Status::IsDirectory`] and
-    /// [`Status::Invalid`] (size of something that has none), [`Status::FileTooBig`],
+    /// [`Status::Invalid`] (size of something that has none, a seal with something else),
+    /// [`Status::FileTooBig`], [`Status::Sealed`], [`Status::BeingWritten`] (it was to be sealed),
     /// [`Status::NotSupported`] (another owner, mode or time of a file whose directory had the hint
     /// `no_metafile`), [`Status::Busy`], and as [`State::inode`].
     pub fn prepare_setattr(&self, cx: &RequestContext<'_>, request: &SetAttrRequest, record: &mut Record) -> Result<SizePlan<FileState>> {
@@ -36,6 +37,10 @@ impl State {
         // The answer tells all attributes: of a directory also how many entries it has.
         self.check_readable(handle, inode)?;
         let mut changed = inode.changed(cx.now);
+        match request.seal {
+            Some(seals) => self.change_seal(handle, &mut changed, seals, request)?,
+            None => inode.check_unsealed()?,
+        }
         if let Some(mode) = request.mode {
             // With a truncation by somebody else than the owner, the kernel asks for what the
             // truncation does anyway.
@@ -71,6 +76,28 @@ impl State {
         };
         record.changes.push(Change::PutInode { handle, inode: changed });
         Ok(result)
+    }
+
+    /// Seals an object or takes the seal away. A file that somebody may be writing to has no last
+    /// content yet.
+    fn change_seal(&self, handle: Handle, changed: &mut Inode, seals: bool, request: &SetAttrRequest) -> Result<()> {
+        let SetAttrRequest { mode, uid, gid, size, atime, mtime, .. } = request;
+        let asks_more = mode.is_some() || uid.is_some() || gid.is_some() || size.is_some() || atime.is_some() || mtime.is_some();
+        if asks_more {
+            return Err(Status::Invalid);
+        }
+        if !owns(&request.who, changed) {
+            return Err(Status::NotPermitted);
+        }
+        if changed.has_no_metafile() {
+            return Err(Status::NotSupported);
+        }
+        let is_file = changed.kind == FileKind::File;
+        if seals && is_file && (self.opens.has_writer(handle, None) || !self.size_is_exact(handle, changed)) {
+            return Err(Status::BeingWritten);
+        }
+        changed.mode = if seals { changed.mode | MODE_SEALED } else { changed.mode & !MODE_SEALED };
+        Ok(())
     }
 
     /// Sets the time of the last change: it stands against all writes before it, also against those
@@ -137,6 +164,7 @@ impl State {
         check_judgement(inode, request)?;
         self.check_others(cx.client, handle, rights.with(Rights::WRITE))?;
         self.check_open(inode, rights, who)?;
+        inode.check_unsealed()?;
         may_access(who, inode, WRITE)?;
         self.check_writable(handle, inode)?;
         let mut changed = inode.changed(cx.now);

@@ -56,6 +56,7 @@ impl State {
     pub fn prepare_set_xattr(&self, cx: &RequestContext<'_>, request: &SetXattrRequest, record: &mut Record) -> Result<()> {
         let (handle, name) = (request.handle, &canonical(&request.name));
         let inode = self.inode(handle)?;
+        inode.check_unsealed()?;
         check_xattr(&request.who, inode, &request.name, WRITE)?;
         if let Ok(hint) = HintName::of_attribute(name) {
             self.check_hint(handle, inode, hint, request)?;
@@ -93,6 +94,7 @@ impl State {
     pub fn prepare_remove_xattr(&self, cx: &RequestContext<'_>, request: &RemoveXattrRequest, record: &mut Record) -> Result<()> {
         let (handle, name) = (request.handle, &canonical(&request.name));
         let inode = self.inode(handle)?;
+        inode.check_unsealed()?;
         check_xattr(&request.who, inode, &request.name, WRITE)?;
         if HintName::of_attribute(name).is_ok() && !owns(&request.who, inode) {
             return Err(Status::NotPermitted);

@@ -193,17 +193,7 @@ pub fn rename(from: Handle, from_name: &str, to: Handle, to_name: &str) -> Renam
 }
 
 pub fn setattr(handle: Handle, who: &Credentials) -> SetAttrRequest {
-    SetAttrRequest {
-        handle,
-        mode: None,
-        uid: None,
-        gid: None,
-        size: None,
-        atime: None,
-        mtime: None,
-        who: who.clone(),
-        opened_for_write: false,
-    }
+    SetAttrRequest::of(handle, who.clone())
 }
 
 /// The whole state as bytes.

@@ -69,7 +69,7 @@ fn both_sides_come_to_the_same_keys_if_both_want_encryption() {
         assert_eq!((ours_made.is_some(), theirs_made.is_some()), (ours && theirs, ours && theirs));
         if let (Some(mut client), Some(mut server)) = (ours_made, theirs_made) {
             let mut envelope = Vec::new();
-            client.to_server.seal(&mut &mut [std::io::IoSlice::new(b"x")][..], &mut envelope);
+            client.to_server.encrypt(&mut &mut [std::io::IoSlice::new(b"x")][..], &mut envelope);
             assert_eq!(server.to_server.open(&mut envelope, LENGTH_BYTES), Ok(1));
         }
     }
@@ -196,7 +196,7 @@ fn record(client_knows: bool, server_knows: bool) -> (Hello, Challenge, Vec<u8>)
     let challenge = Challenge::from_bytes(server.challenge(hello.clone(), [2; NONCE_BYTES]).to_bytes()).unwrap();
     server.accept(&client.answer(&challenge).unwrap()).unwrap();
     let mut envelope = Vec::new();
-    client.ciphers(&challenge).unwrap().to_server.seal(&mut &mut [std::io::IoSlice::new(b"secret")][..], &mut envelope);
+    client.ciphers(&challenge).unwrap().to_server.encrypt(&mut &mut [std::io::IoSlice::new(b"secret")][..], &mut envelope);
     let mut received = envelope.clone();
     assert_eq!(server.ciphers().unwrap().to_server.open(&mut received, LENGTH_BYTES), Ok(6), "the server reads it");
     (hello, challenge, envelope)

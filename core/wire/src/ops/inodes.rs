@@ -59,6 +59,10 @@ wire_struct! {
         /// The caller has the file open for writing: a change of size needs no write permission on
         /// the inode.
         pub opened_for_write: bool,
+        optional {
+            /// From now on the object is sealed, or not any more; nothing else is asked for.
+            1 pub seal: bool,
+        }
     }
 
     /// A time stamp to set.
@@ -242,6 +246,14 @@ wire_struct! {
         pub rights: Rights,
         /// The newest open.
         pub open_sequence: u64,
+    }
+}
+
+impl SetAttrRequest {
+    /// Changes nothing: what is wanted is to be filled in.
+    pub fn of(handle: Handle, who: Credentials) -> SetAttrRequest {
+        let (mode, uid, gid, size, atime, mtime) = Default::default();
+        SetAttrRequest { handle, mode, uid, gid, size, atime, mtime, who, opened_for_write: false, seal: None }
     }
 }
 

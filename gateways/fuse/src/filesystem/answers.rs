@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use weft_base::Status;
+use weft_base::{Payload, Status};
 use weft_posix::Shown;
 use weft_rt::{FaultPoint, ThreadRuntime};
 use weft_trace::{EventId, event};
 use weft_wire::ops::{Family, Lock, LockKind};
 
 use super::WeftFilesystem;
-use crate::convert::{attributes, errno, inode};
+use crate::convert::{attributes, credentials, errno, inode};
 use crate::kernel::{
     Errno, FileHandle, FileLock, INodeNo, InodeGeneration, LockOwner, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyXattr, Request, Ttls,
 };
@@ -32,6 +32,18 @@ macro_rules! answer {
     };
 }
 pub(super) use answer;
+
+/// Answers this error if that is so. `ENOSYS` to the opens, closes and syncs of files is no
+/// failure: the kernel does without them from then on.
+macro_rules! refuse_if {
+    ($is_so:expr, $served:ident, $reply:ident, $errno:expr) => {
+        if $is_so {
+            $served.fails($errno);
+            return $reply.error($errno);
+        }
+    };
+}
+pub(super) use refuse_if;
 
 impl<R: ThreadRuntime> WeftFilesystem<R> {
     pub(super) fn run<F: Future>(&self, future: F) -> F::Output {
@@ -61,6 +73,20 @@ impl<R: ThreadRuntime> WeftFilesystem<R> {
         match self.posix.known_attr(node) {
             Some(shown) => Ok(shown),
             None => self.run(self.posix.getattr(node)),
+        }
+    }
+
+    /// Reads an open file, or one of a dataset, which nobody opens.
+    pub(super) fn read_opened(
+        &self,
+        request: &Request,
+        (ino, file): (INodeNo, FileHandle),
+        offset: u64,
+        bytes: u64,
+    ) -> weft_client::Result<Vec<Payload>> {
+        match self.posix.is_dataset() {
+            true => self.run(self.posix.read_sealed(&credentials(request), self.node(ino), offset, bytes)),
+            false => self.run(self.posix.read(file.0, offset, bytes)),
         }
     }
 

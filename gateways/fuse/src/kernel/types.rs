@@ -37,6 +37,7 @@ impl Errno {
     pub const ENOSYS: Errno = Errno(libc::ENOSYS);
     pub const ENXIO: Errno = Errno(libc::ENXIO);
     pub const EOPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);
+    pub const EROFS: Errno = Errno(libc::EROFS);
     pub const ERANGE: Errno = Errno(libc::ERANGE);
 }
 
@@ -200,6 +201,8 @@ flags! {
         FOPEN_DIRECT_IO = 0,
         /// Pages of earlier opens are still good.
         FOPEN_KEEP_CACHE = 1,
+        /// Listings are kept.
+        FOPEN_CACHE_DIR = 3,
         /// No FLUSH at every close.
         FOPEN_NOFLUSH = 5,
         /// Several direct writes at once.

@@ -275,12 +275,11 @@ impl<R: Runtime> Nfs<R> {
 /// What is left to change of an object that was just made with these attributes.
 fn rest_of(change: &SetAttr, made: &Attr) -> SetAttr {
     SetAttr {
-        mode: None,
         uid: change.uid.filter(|uid| *uid != made.uid),
         gid: change.gid.filter(|gid| *gid != made.gid),
         size: change.size.filter(|size| *size != made.size && made.kind == FileKind::File),
         atime: change.atime.clone().filter(|time| time.at.is_some()),
         mtime: change.mtime.clone().filter(|time| time.at.is_some()),
-        opened_for_write: false,
+        ..SetAttr::default()
     }
 }

@@ -254,8 +254,8 @@ impl<R: Runtime> Client<R> {
         let writes_before = inode.as_ref().and_then(|inode| inode.writes_before_truncation());
         let change = self.changing(Touched::Object(handle));
         let asked = change.asked;
-        let SetAttr { mode, uid, gid, size, atime, mtime, opened_for_write } = changes;
-        let request = SetAttrRequest { handle, mode, uid, gid, size, atime, mtime, who: who.clone(), opened_for_write };
+        let SetAttr { mode, uid, gid, size, atime, mtime, opened_for_write, seal } = changes;
+        let request = SetAttrRequest { handle, mode, uid, gid, size, atime, mtime, who: who.clone(), opened_for_write, seal };
         let mut leased = LeaseScope::Nothing;
         let state = self.ask(flow, server, &request, &mut leased).await?;
         // The answer to a truncation is older than the cut: where holes were, it does not know.

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use weft_base::{Credentials, FileKind, Handle, ROOT_HANDLE, Status};
 use weft_rt::Bulk;
-use weft_wire::Op;
+use weft_wire::{Op, Rights};
 
 use super::world::{Fate, ROOT, World, create};
-use crate::{Client, CreateOptions, RemoveNews, RenameFlags, SetAttr, SumNews, TreeRemoved, TreeSums};
+use crate::{Client, CreateOptions, RenameFlags, SetAttr, SumNews, TreeNews, TreeRemoved, TreeSums};
 
 fn counted(sent: Vec<(weft_base::ServerId, Op)>) -> BTreeMap<Op, usize> {
     sent.into_iter().fold(BTreeMap::new(), |mut counts, (_, op)| {
@@ -44,8 +44,8 @@ fn sum(world: &World, client: &Client<super::world::TestRt>, dir: Handle) -> (Tr
 fn remove(world: &World, client: &Client<super::world::TestRt>, who: &Credentials, dir: Handle) -> (TreeRemoved, Vec<(String, Status)>) {
     let (mut failed, mut last) = (Vec::new(), TreeRemoved::default());
     let removed = world.run(client.remove_tree(who, ROOT_HANDLE, &Bytes::from_static(b"top"), dir, |news| match news {
-        RemoveNews::Failed { path, error } => failed.push((String::from_utf8_lossy(path).into(), error.status)),
-        RemoveNews::Progress(removed) => last = *removed,
+        TreeNews::Failed { path, error } => failed.push((String::from_utf8_lossy(path).into(), error.status)),
+        TreeNews::Progress(removed) => last = *removed,
     }));
     assert_eq!(last, removed, "the last thing told is the end");
     (removed, failed)
@@ -86,6 +86,35 @@ fn the_size_of_a_file_that_is_written_is_that_of_stat() {
     assert_eq!(world.run(client.getattr(file.handle())).unwrap().size, 10_000);
     let (sums, _) = sum(&world, &client, ROOT_HANDLE);
     assert_eq!((sums.bytes, sums.inexact), (10_000, 0));
+}
+
+#[test]
+fn a_tree_is_sealed_with_a_message_for_each_object() {
+    let world = World::new(2, 2, 1 << 20);
+    let (client, other) = (world.client(1), world.client(2));
+    let top = tree(&world, 4, 300);
+    let seal = |seals| {
+        let mut failed = Vec::new();
+        let sealed = world.run(client.seal_tree(&ROOT, (top, FileKind::Directory), seals, |news| {
+            if let TreeNews::Failed { path, error } = news {
+                failed.push((String::from_utf8_lossy(path).into_owned(), error.status));
+            }
+        }));
+        ((sealed.changed, sealed.as_before, sealed.failed), failed)
+    };
+    let dir = world.run(other.lookup(&ROOT, top, b"dir0")).unwrap().handle;
+    let handle = world.run(other.lookup(&ROOT, dir, b"file7")).unwrap().handle;
+    let (_, open) = world.run(other.open(&ROOT, handle, Rights::WRITE, false)).unwrap();
+    world.take_sent();
+    assert_eq!(seal(true), ((1204, 0, 1), vec![("dir0/file7".to_string(), Status::BeingWritten)]));
+    let counts = counted(world.take_sent());
+    assert!(counts[&Op::SetAttr] < 1204 + 300, "the file that is open was tried for a while: {counts:?}");
+    assert!(counts[&Op::ReadDir] <= 5 * 3, "{counts:?}");
+    assert_eq!(world.run(other.unlink(&ROOT, dir, b"file8")).unwrap_err().status, Status::Sealed);
+    world.run(other.close(open)).unwrap();
+    assert_eq!(seal(true), ((1, 1204, 0), vec![]));
+    assert_eq!(seal(false), ((1205, 0, 0), vec![]));
+    world.run(other.unlink(&ROOT, dir, b"file8")).unwrap();
 }
 
 #[test]

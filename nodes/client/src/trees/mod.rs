@@ -4,15 +4,33 @@
 //! between the root and where the work is, with their neighbours.
 
 mod remove;
+mod seal;
 mod sums;
 mod watch;
 
 use bytes::Bytes;
 use weft_base::Handle;
 
-pub use remove::{RemoveNews, TreeRemoved};
+use crate::Error;
+
+pub use remove::TreeRemoved;
+pub use seal::TreeSealed;
 pub use sums::{SumNews, TreeSums};
 pub use watch::{TreeChange, WatchedTree};
+
+/// What work on a tree tells on the way.
+#[derive(Debug)]
+pub enum TreeNews<'a, T> {
+    /// So much is done by now.
+    Progress(&'a T),
+    /// It could not be done for a name.
+    Failed {
+        /// Its path below the root of the tree, which has the empty one.
+        path: &'a [u8],
+        /// Why.
+        error: Error,
+    },
+}
 
 /// Steps of one round.
 const AT_ONCE: usize = 64;

@@ -12,7 +12,7 @@ use weft_base::{Credentials, FastSet, FileKind, Handle, Status};
 use weft_rt::Runtime;
 use weft_wire::ops::{REMOVALS_MAX, RemoveEntriesReply, RemoveEntriesRequest};
 
-use super::{Nodes, next_round};
+use super::{Nodes, TreeNews, next_round};
 use crate::knowledge::Touched;
 use crate::names::By;
 use crate::{Client, Error, Result, run_window};
@@ -27,20 +27,6 @@ pub struct TreeRemoved {
     /// Names that are left because they could not be removed; the directories above them are left
     /// too and do not count.
     pub failed: u64,
-}
-
-/// What [`Client::remove_tree`] tells on the way.
-#[derive(Debug)]
-pub enum RemoveNews<'a> {
-    /// So much is removed by now.
-    Progress(&'a TreeRemoved),
-    /// A name could not be removed.
-    Failed {
-        /// Its path below the root of the tree, which has the empty one.
-        path: &'a [u8],
-        /// Why.
-        error: Error,
-    },
 }
 
 /// A directory that is being removed.
@@ -84,7 +70,7 @@ impl<R: Runtime> Client<R> {
         parent: Handle,
         name: &Bytes,
         dir: Handle,
-        mut tell: impl FnMut(RemoveNews<'_>),
+        mut tell: impl FnMut(TreeNews<'_, TreeRemoved>),
     ) -> TreeRemoved {
         let mut removal = Removal { nodes: Nodes::new(dir, Doomed::default()), due: Vec::new(), removed: TreeRemoved::default() };
         removal.due.push(Step::Slice { node: 0, cookie: 0 });
@@ -95,7 +81,7 @@ impl<R: Runtime> Client<R> {
             for (step, done) in round.into_iter().zip(done) {
                 removal.take(step, done, &mut tell);
             }
-            tell(RemoveNews::Progress(&removal.removed));
+            tell(TreeNews::Progress(&removal.removed));
         }
         removal.removed
     }
@@ -132,7 +118,7 @@ struct Removal {
 }
 
 impl Removal {
-    fn take(&mut self, step: Step, done: Done, tell: &mut impl FnMut(RemoveNews<'_>)) {
+    fn take(&mut self, step: Step, done: Done, tell: &mut impl FnMut(TreeNews<'_, TreeRemoved>)) {
         match (step, done) {
             (Step::Slice { node, .. }, Done::Slice(outcome)) => {
                 match outcome {
@@ -156,7 +142,7 @@ impl Removal {
         }
     }
 
-    fn take_slice(&mut self, node: usize, reply: RemoveEntriesReply, tell: &mut impl FnMut(RemoveNews<'_>)) {
+    fn take_slice(&mut self, node: usize, reply: RemoveEntriesReply, tell: &mut impl FnMut(TreeNews<'_, TreeRemoved>)) {
         self.removed.files += u64::from(reply.files);
         self.removed.directories += u64::from(reply.directories);
         if reply.until < u64::MAX {
@@ -189,7 +175,7 @@ impl Removal {
         kind: FileKind,
         refused: Option<Error>,
         outcome: Result<()>,
-        tell: &mut impl FnMut(RemoveNews<'_>),
+        tell: &mut impl FnMut(TreeNews<'_, TreeRemoved>),
     ) {
         match outcome {
             Ok(()) if kind == FileKind::Directory => self.removed.directories += 1,
@@ -202,7 +188,7 @@ impl Removal {
         }
     }
 
-    fn fail(&mut self, at: Option<(usize, &Bytes)>, error: Error, tell: &mut impl FnMut(RemoveNews<'_>)) {
+    fn fail(&mut self, at: Option<(usize, &Bytes)>, error: Error, tell: &mut impl FnMut(TreeNews<'_, TreeRemoved>)) {
         self.removed.failed += 1;
         let path = match at {
             Some((node, name)) => {
@@ -211,7 +197,7 @@ impl Removal {
             }
             None => Vec::new(),
         };
-        tell(RemoveNews::Failed { path: &path, error });
+        tell(TreeNews::Failed { path: &path, error });
     }
 
     /// A step of a directory is done.

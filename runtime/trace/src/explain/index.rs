@@ -65,8 +65,8 @@ impl<'a> Index<'a> {
     }
 
     /// Finds parents of the spans of applications and gateways that name none, whatever node
-    /// recorded them: the innermost span of an application of the same thread that encloses them.
-    /// A gateway's span encloses nothing: the kernel waits for no answer to a release, so a slow one
+    /// recorded them: the innermost span of an application of the same thread that encloses them. A
+    /// gateway's span encloses nothing: the kernel waits for no answer to a release, so a slow one
     /// begins before the next call of its thread and ends after it.
     fn join_threads(&mut self) {
         let events = &self.merged.events;

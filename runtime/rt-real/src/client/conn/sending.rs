@@ -13,7 +13,7 @@ use super::{Conn, Leaving, Wait, is_traced, locked, trace_ticks};
 use crate::client::Counters;
 use crate::client::context::ThreadContext;
 use crate::clock;
-use crate::outbound::{SEALED_BYTES, encode};
+use crate::outbound::{ENCRYPTED_BYTES, encode};
 use crate::sys::{self, Watched};
 
 /// Requests are sent before the thread waits if so many bytes have been collected.
@@ -122,8 +122,8 @@ impl Conn {
         let (mut heads, mut pieces) = (&mut heads[..], &mut pieces[..]);
         while self.is_alive() && !(heads.is_empty() && pieces.is_empty()) {
             let rest = if heads.is_empty() { &mut pieces } else { &mut heads };
-            cipher.seal(rest, bytes);
-            if bytes.len() >= SEALED_BYTES || pieces.is_empty() && heads.is_empty() {
+            cipher.encrypt(rest, bytes);
+            if bytes.len() >= ENCRYPTED_BYTES || pieces.is_empty() && heads.is_empty() {
                 sent_at = self.send_pieces(thread, &mut [IoSlice::new(bytes)], deadline);
                 bytes.clear();
             }
@@ -192,7 +192,7 @@ impl Conn {
         if let Some(cipher) = cipher {
             let mut rest = &mut [IoSlice::new(collected)][..];
             while !rest.is_empty() {
-                cipher.seal(&mut rest, bytes);
+                cipher.encrypt(&mut rest, bytes);
             }
             collected.clear();
         }

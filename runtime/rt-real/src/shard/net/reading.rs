@@ -54,7 +54,7 @@ impl Net {
             // Behind the proof of a new peer nothing may come before its welcome: it would not be
             // encrypted.
             if is_unauthenticated && complete > 1 && self.conn(token).is_some_and(|conn| conn.reader.is_encrypted()) {
-                self.close(token, Status::SealBroken.text());
+                self.close(token, Status::EnvelopeBroken.text());
                 break;
             }
         }
