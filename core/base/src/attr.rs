@@ -101,6 +101,9 @@ impl Layout {
 
 /// A bit of [`Attr::mode`] that `stat` does not show: the object is sealed and does not change.
 pub const MODE_SEALED: u32 = 0x4000;
+/// Another one: the file was made without a name (`O_TMPFILE`) and has none yet; while it is open
+/// it can be given one.
+pub const MODE_UNNAMED: u32 = 0x8000;
 
 /// The attributes of one object, as `stat` shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +112,7 @@ pub struct Attr {
     pub handle: Handle,
     /// What it is.
     pub kind: FileKind,
-    /// Permission bits with set-id and sticky bits (`0o7777`), and [`MODE_SEALED`].
+    /// Permission bits with set-id and sticky bits (`0o7777`), [`MODE_SEALED`], [`MODE_UNNAMED`].
     pub mode: u32,
     /// Owner.
     pub uid: u32,

@@ -105,7 +105,9 @@ impl State {
             return Vec::new();
         }
         let orphans = self.flagged.orphans.range(first..).copied().filter(|handle| !self.opens.is_open(*handle));
-        orphans.filter(|handle| !self.flagged.truncating.contains(handle)).take(max).collect()
+        // One that never had a name may be about to get it.
+        let is_free = |handle: &Handle| self.transactions.locks.check_write_inode(*handle).is_ok();
+        orphans.filter(|handle| !self.flagged.truncating.contains(handle) && is_free(handle)).take(max).collect()
     }
 
     /// Checks that the datafiles of a file do not go, and have not gone.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use weft_base::{Attr, ClientId, FileKind, Handle, ROOT_HANDLE, RequestId, Result, ServerId, Status, WallTime};
+use weft_base::{Attr, ClientId, FileKind, Handle, MODE_UNNAMED, ROOT_HANDLE, RequestId, Result, ServerId, Status, WallTime};
 use weft_wire::ops::{FileState, TxId, TxPart};
 use weft_wire::{Capability, ClusterKey, NameKey, Rights};
 
@@ -489,7 +489,7 @@ impl State {
         if nlink == 0 && !kept {
             return Change::DeleteInode { handle };
         }
-        let flags = inode.flags.without(InodeFlags::CLASSIC);
-        Change::PutInode { handle, inode: Inode { nlink, flags, ..inode.changed(now) } }
+        let (flags, mode) = (inode.flags.without(InodeFlags::CLASSIC), inode.mode & !MODE_UNNAMED);
+        Change::PutInode { handle, inode: Inode { nlink, flags, mode, ..inode.changed(now) } }
     }
 }

@@ -3,7 +3,7 @@
 //! once.
 
 use bytes::Bytes;
-use weft_base::{Credentials, Handle, Result, ServerId, Status, WallTime, check_name};
+use weft_base::{Credentials, Handle, MODE_UNNAMED, Result, ServerId, Status, WallTime, check_name};
 use weft_wire::ops::{TxId, TxPart};
 
 use crate::access::check_owner;
@@ -93,7 +93,7 @@ impl State {
                         return Err(Status::Invalid);
                     }
                     if inode.nlink == 0 {
-                        return Err(Status::NotFound);
+                        self.check_may_be_named(*handle, inode, *delta, conflict)?;
                     }
                     if inode.flags.has(InodeFlags::TRUNCATING) {
                         // Its answer is fixed already and shows this link count.
@@ -158,6 +158,20 @@ impl State {
         inode.check_unsealed()?;
         check_owner(who, inode, must_own)?;
         Ok(inode)
+    }
+
+    /// Checks that a file without a name may get one: one that never had any, as long as somebody
+    /// has it open.
+    fn check_may_be_named(&self, handle: Handle, inode: &Inode, delta: i64, conflict: Status) -> Result<()> {
+        if delta != 1 || inode.mode & MODE_UNNAMED == 0 {
+            return Err(Status::NotFound);
+        }
+        match self.check_kept(handle, inode) {
+            // Who has it open may not have said so yet.
+            Err(Status::Busy) => Err(conflict),
+            Err(_) => Err(Status::NotFound),
+            Ok(()) => Ok(()),
+        }
     }
 
     fn check_entry_change(&self, dir: Handle, name: &[u8], leads_to: Option<Handle>, who: &Credentials, conflict: Status) -> Result<()> {

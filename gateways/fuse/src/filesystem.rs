@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use weft_base::{Payload, ROOT_HANDLE, Status};
 use weft_client::{RenameFlags as NameFlags, SetAttr, XattrFlags};
-use weft_posix::{Gateway, InodeNumber, Listed, Opened, Posix, Refusal};
+use weft_posix::{Gateway, InodeNumber, Listed, Posix, Refusal};
 use weft_rt::{Bulk, ThreadRuntime};
 use weft_trace::event;
 use weft_wire::ops::{Family, Lock, LockKind};
@@ -31,7 +31,7 @@ const BACKGROUND_REQUESTS: u16 = 64;
 
 mod answers;
 
-use answers::{GENERATION, answer, lock_of, refuse_if, reply_xattr, ttls, ttls_of};
+use answers::{GENERATION, answer, lock_of, refuse_if, reply_xattr, ttls_of};
 
 /// The file system as the kernel sees it.
 pub struct WeftFilesystem<R: ThreadRuntime> {
@@ -213,12 +213,14 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         let mut served = self.begin(event::FUSE_CREATE, request, parent);
         refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
         let created = self.run(self.posix.create(&caller(request), self.node(parent), name.as_bytes(), mode & 0o7777, open_how(flags)));
-        let (shown, opened) = answer!(served, reply, created);
-        let Opened { number, .. } = opened;
-        served.replies();
-        if !reply.created(ttls(&shown), &attributes(&shown.attr), GENERATION, FileHandle(number), fopen_flags(&opened)) {
-            self.release_file(number);
-        }
+        self.reply_created(served, reply, created);
+    }
+
+    fn tmpfile(&self, request: &Request, parent: INodeNo, mode: u32, flags: i32, reply: ReplyCreate) {
+        let mut served = self.begin(event::FUSE_OTHER, request, parent);
+        refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
+        let made = self.run(self.posix.create_unnamed(&caller(request), self.node(parent), mode & 0o7777, open_how(flags)));
+        self.reply_created(served, reply, made);
     }
 
     fn read(

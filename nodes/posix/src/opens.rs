@@ -80,6 +80,22 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         Ok((shown, Opened { number, caching, hears_closes: false }))
     }
 
+    /// Makes a file without a name in a directory, with these permission bits (the umask applied
+    /// already), and opens it. [`Posix::link`] gives it a name.
+    ///
+    /// # Errors
+    /// As [`Client::create_unnamed`].
+    pub async fn create_unnamed(&self, caller: &CallingThread, dir: InodeNumber, mode: u32, how: OpenHow) -> Result<(Shown, Opened)> {
+        let changes = self.told.xattr_changes();
+        let options = CreateOptions { mode, rights: how.rights, ..CreateOptions::default() };
+        let (attr, file) = self.noted(self.client.create_unnamed(&caller.who, dir.handle(), &options).await)?;
+        self.told.tell(&attr, changes, self.now());
+        let caching = self.caching(&attr, &file, how);
+        let number = self.add_file(&attr, file, caching, how.stable);
+        let shown = Shown { node: InodeNumber::of(attr.handle), attr, name_ttl_ns: 0, attr_ttl_ns: self.attr_ttl_ns(&attr) };
+        Ok((shown, Opened { number, caching, hears_closes: false }))
+    }
+
     /// [`Posix::release`] without a wait, as it can nearly always be done. False, and nothing is
     /// done, if it cannot.
     pub fn try_release(&self, number: u64) -> bool {

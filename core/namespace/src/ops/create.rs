@@ -1,6 +1,6 @@
 //! Create: a file, symlink, pipe, socket or device, opened at once if that is wanted.
 
-use weft_base::{Attr, FileKind, Handle, Layout, Result, Status, check_name};
+use weft_base::{Attr, FileKind, Handle, Layout, MODE_UNNAMED, Result, Status, check_name};
 use weft_layout::{Strips, first_data_server};
 use weft_wire::Rights;
 use weft_wire::ops::{CreateReply, CreateRequest, DirChange};
@@ -16,8 +16,9 @@ impl State {
     ///
     /// # Errors
     /// [`Status::Exists`], [`Status::AccessDenied`], [`Status::NameTooLong`], [`Status::Invalid`]
-    /// (a directory, an impossible layout or target, rights that nobody has), [`Status::Busy`], and
-    /// as [`State::directory`].
+    /// (a directory, an impossible layout or target, rights that nobody has), [`Status::Sealed`],
+    /// [`Status::NotSupported`] (no name and no metafile), [`Status::Busy`], and as
+    /// [`State::directory`].
     pub fn prepare_create(&self, cx: &RequestContext<'_>, request: &CreateRequest, record: &mut Record) -> Result<CreateReply> {
         let dir_handle = request.at.dir;
         let dir = self.directory(&request.at, &request.name)?;
@@ -26,12 +27,20 @@ impl State {
             return Err(Status::Invalid);
         }
         may_access(&request.who, dir, EXECUTE)?;
-        self.transactions.locks.check_write_name(dir_handle, &request.name)?;
-        if let Some((handle, kind)) = self.entry(dir_handle, &request.name) {
-            return self.create_existing(cx, request, handle, kind, record);
+        let is_unnamed = request.unnamed == Some(true);
+        if is_unnamed {
+            self.check_unnamed(request)?;
+        } else {
+            self.transactions.locks.check_write_name(dir_handle, &request.name)?;
+            if let Some((handle, kind)) = self.entry(dir_handle, &request.name) {
+                return self.create_existing(cx, request, handle, kind, record);
+            }
         }
         self.check_directory(&request.who, dir, true)?;
         let (mut inode, strips) = self.new_inode(cx, request, dir)?;
+        if is_unnamed {
+            (inode.nlink, inode.mode) = (0, inode.mode | MODE_UNNAMED);
+        }
         let handle = self.next_handle();
         let opened = request.open != Rights::default() && request.kind == FileKind::File;
         if opened {
@@ -48,7 +57,7 @@ impl State {
             // Nobody else knows the object yet.
             state: Some(weft_wire::ops::FileState { attr: Attr { bare: true, ..inode.attr(handle) }, ask_data: None, partitions: None }),
             capability: opened.then(|| cx.capability(handle, request.open)),
-            dir: DirChange { version: dir.version + 1, time: cx.now },
+            dir: if is_unnamed { DirChange::NONE } else { DirChange { version: dir.version + 1, time: cx.now } },
         };
         record.changes.push(Change::PutInode { handle, inode });
         if request.kind == FileKind::Symlink {
@@ -57,9 +66,19 @@ impl State {
         if let Some(strips) = strips {
             record.changes.push(Change::PutTarget { handle, target: strips.to_string().into() });
         }
-        record.changes.push(Change::PutEntry { dir: dir_handle, name: request.name.clone(), handle, kind: request.kind });
-        record.changes.push(self.touch(dir_handle, dir, cx.now));
+        if !is_unnamed {
+            record.changes.push(Change::PutEntry { dir: dir_handle, name: request.name.clone(), handle, kind: request.kind });
+            record.changes.push(self.touch(dir_handle, dir, cx.now));
+        }
         Ok(reply)
+    }
+
+    /// Checks that a file can be made without a name. One without a metafile is its name.
+    fn check_unnamed(&self, request: &CreateRequest) -> Result<()> {
+        if request.kind != FileKind::File || !request.open.contains(Rights::WRITE) {
+            return Err(Status::Invalid);
+        }
+        if self.hints(request.at.dir).no_metafile { Err(Status::NotSupported) } else { Ok(()) }
     }
 
     /// The inode and, of a file with the distribution `varstrip`, its strips.

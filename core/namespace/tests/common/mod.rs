@@ -177,6 +177,7 @@ pub fn create(dir: Handle, file: &str) -> CreateRequest {
         stripe_width: 0,
         who: ROOT,
         strips: None,
+        unnamed: None,
     }
 }
 

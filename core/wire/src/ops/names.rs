@@ -66,6 +66,9 @@ wire_struct! {
             /// The strips of a file with the distribution `varstrip`, as
             /// `strips:DATAFILE:BYTES;...`.
             1 pub strips: Bytes,
+            /// The file gets no name, which must be wanted open for writing. `at` and `name` say
+            /// which directory it is made in, and only where it lies.
+            3 pub unnamed: bool,
         }
     }
 

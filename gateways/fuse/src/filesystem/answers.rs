@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use weft_base::{Payload, Status};
-use weft_posix::Shown;
+use weft_posix::{Opened, Shown};
 use weft_rt::{FaultPoint, ThreadRuntime};
 use weft_trace::{EventId, event};
 use weft_wire::ops::{Family, Lock, LockKind};
 
 use super::WeftFilesystem;
-use crate::convert::{attributes, credentials, errno, inode};
+use crate::convert::{attributes, credentials, errno, fopen_flags, inode};
 use crate::kernel::{
-    Errno, FileHandle, FileLock, INodeNo, InodeGeneration, LockOwner, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyXattr, Request, Ttls,
+    Errno, FileHandle, FileLock, INodeNo, InodeGeneration, LockOwner, ReplyAttr, ReplyCreate, ReplyEmpty, ReplyEntry, ReplyXattr, Request,
+    Ttls,
 };
 use crate::served::Served;
 
@@ -105,6 +106,15 @@ impl<R: ThreadRuntime> WeftFilesystem<R> {
         let shown = answer!(served, reply, result);
         served.replies();
         reply.entry(ttls(&shown), inode(shown.node), &attributes(&shown.attr), GENERATION);
+    }
+
+    /// Answers with a file that was made and opened.
+    pub(super) fn reply_created(&self, mut served: Served<'_>, reply: ReplyCreate, result: weft_client::Result<(Shown, Opened)>) {
+        let (shown, opened) = answer!(served, reply, result);
+        served.replies();
+        if !reply.created(ttls(&shown), &attributes(&shown.attr), GENERATION, FileHandle(opened.number), fopen_flags(&opened)) {
+            self.release_file(opened.number);
+        }
     }
 
     /// Answers with the attributes of an object.

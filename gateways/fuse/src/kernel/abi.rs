@@ -69,6 +69,7 @@ pub mod opcode {
     pub const RENAME2: u32 = 45;
     pub const LSEEK: u32 = 46;
     pub const COPY_FILE_RANGE: u32 = 47;
+    pub const TMPFILE: u32 = 51;
     pub const STATX: u32 = 52;
 }
 
@@ -78,7 +79,7 @@ pub fn fixed_bytes(code: u32) -> Option<usize> {
     Some(match code {
         LOOKUP | READLINK | SYMLINK | UNLINK | RMDIR | STATFS | REMOVEXATTR | DESTROY => 0,
         FORGET | MKDIR | RENAME | LINK | OPEN | OPENDIR | SETXATTR | GETXATTR | LISTXATTR | INTERRUPT | BATCH_FORGET => 8,
-        GETATTR | MKNOD | CREATE | FSYNC | FSYNCDIR | RENAME2 => 16,
+        GETATTR | MKNOD | CREATE | TMPFILE | FSYNC | FSYNCDIR | RENAME2 => 16,
         RELEASE | RELEASEDIR | FLUSH | LSEEK | STATX => 24,
         FALLOCATE => 32,
         READ | WRITE | READDIR | READDIRPLUS | NOTIFY_REPLY => 40,

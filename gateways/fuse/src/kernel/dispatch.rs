@@ -103,6 +103,10 @@ fn serve<F: Filesystem>(fs: &F, answer: Answer, pieces: Pieces<'_>) -> Result<()
             let (flags, mode, umask) = (fixed.u32()?, fixed.u32()?, fixed.u32()?);
             fs.create(request, node, name(&mut rest)?, mode, umask, flags as i32, ReplyCreate(answer));
         }
+        opcode::TMPFILE => {
+            let (flags, mode) = (fixed.u32()?, fixed.u32()?);
+            fs.tmpfile(request, node, mode, flags as i32, ReplyCreate(answer));
+        }
         opcode::READ => {
             let at = ReadIn::parse(&mut fixed)?;
             let owner = (at.marks & READ_LOCK_OWNER != 0).then_some(at.owner);

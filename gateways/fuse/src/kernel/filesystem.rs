@@ -75,6 +75,8 @@ pub trait Filesystem: Send + Sync + 'static {
         fn open(ino: INodeNo, flags: OpenFlags; ReplyOpen);
         /// Opens a file, makes it if need be.
         fn create(parent: INodeNo, name: &OsStr, mode: u32, umask: u32, flags: i32; ReplyCreate);
+        /// Makes a file without a name and opens it.
+        fn tmpfile(parent: INodeNo, mode: u32, flags: i32; ReplyCreate);
         /// Reads.
         fn read(
             ino: INodeNo,

@@ -97,6 +97,11 @@ impl Filesystem for Recorder {
         reply.created(Ttls::default(), &attr(8), InodeGeneration(0), FileHandle(6), FopenFlags::empty());
     }
 
+    fn tmpfile(&self, _: &Request, parent: INodeNo, mode: u32, flags: i32, reply: ReplyCreate) {
+        self.heard(format!("tmpfile {} {mode:o} {flags}", parent.0));
+        reply.created(Ttls::default(), &attr(8), InodeGeneration(0), FileHandle(7), FopenFlags::empty());
+    }
+
     fn read(
         &self,
         _: &Request,
@@ -203,6 +208,8 @@ fn names_and_numbers_are_found_where_the_kernel_puts_them() {
     let (heard, _, body) = ask(opcode::CREATE, &words(&[0o101, 0o640, 0o22, 0]), b"new\0");
     assert_eq!((heard.as_str(), body.len()), ("create 2 \"new\" 640 22 65", 144));
     assert_eq!(body[128..], [longs(&[6]), words(&[0, 0])].concat());
+    let (heard, _, body) = ask(opcode::TMPFILE, &words(&[0o101, 0o640, 0o22, 0]), b"/\0");
+    assert_eq!((heard.as_str(), body.len()), ("tmpfile 2 640 65", 144));
     let fixed = [longs(&[5, 4096]), words(&[3, 2]), longs(&[99]), words(&[0, 0])].concat();
     assert_eq!(ask(opcode::READ, &fixed, &[]), ("read 5 4096 3 Some(LockOwner(99))".into(), 0, b"abc".to_vec()));
     assert_eq!(ask(opcode::WRITE, &fixed, b"xyz"), ("write 5 4096 [120, 121, 122] Some(LockOwner(99))".into(), 0, words(&[3, 0])));

@@ -17,6 +17,7 @@ mod reclaim;
 mod seek;
 #[cfg(test)]
 mod tests;
+mod unnamed;
 mod unreported;
 mod write;
 

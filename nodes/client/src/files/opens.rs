@@ -45,6 +45,7 @@ pub(crate) fn file_request(at: DirTarget, name: &Bytes, options: &CreateOptions,
         stripe_width: options.stripe_width,
         who: who.clone(),
         strips: options.strips.as_ref().map(|strips| strips.to_string().into()),
+        unnamed: None,
     }
 }
 
@@ -242,7 +243,7 @@ impl<R: Runtime> Client<R> {
 
     /// A file was opened, and its size is known; `wanted`: the rights that were asked for at first,
     /// `shares`: how often others had wanted to write to it before.
-    async fn opened_to_append(&self, flow: Flow, file: &OpenFile, wanted: Rights, shares: u64) {
+    pub(super) async fn opened_to_append(&self, flow: Flow, file: &OpenFile, wanted: Rights, shares: u64) {
         let inode = file.inode();
         if !wanted.contains(Rights::APPEND) {
             return;

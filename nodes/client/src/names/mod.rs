@@ -373,6 +373,7 @@ impl<R: Runtime> Client<R> {
             stripe_width: 0,
             who: who.clone(),
             strips: None,
+            unnamed: None,
         })
         .await
     }

@@ -331,6 +331,7 @@ pub fn create_request(dir: Handle, file: &str, open: Rights) -> CreateRequest {
         stripe_width: 0,
         who: Credentials::ROOT,
         strips: None,
+        unnamed: None,
     }
 }
 

@@ -107,6 +107,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
             stripe_width: 2,
             who: who.clone(),
             strips: Some(Bytes::from_static(b"strips:0:4096;1:8192")),
+            unnamed: Some(true),
         }),
         Request::Mkdir(MkdirRequest {
             at: at.clone(),
