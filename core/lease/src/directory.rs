@@ -1,5 +1,7 @@
 //! The leases on one directory, and the changes that wait for their holders.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use weft_base::{ClientId, FastMap, Handle, MILLISECOND, Nanos, SECOND};
 
 use bytes::Bytes;
@@ -28,9 +30,9 @@ pub(crate) enum Key {
 #[derive(Debug)]
 pub(crate) struct Announced {
     /// Who has been told.
-    pub(crate) told: Vec<ClientId>,
+    pub(crate) told: BTreeSet<ClientId>,
     /// Who has not heard yet, and of which number.
-    pub(crate) waits_for: Vec<(ClientId, u64)>,
+    pub(crate) waits_for: BTreeMap<ClientId, u64>,
     /// When somebody last wanted to make it.
     pub(crate) wanted: Nanos,
 }
@@ -81,7 +83,7 @@ impl Heat {
 
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
-    pub(crate) holders: Vec<ClientId>,
+    pub(crate) holders: BTreeSet<ClientId>,
     pub(crate) announced: FastMap<Key, Announced>,
     pub(crate) heat: Heat,
 }
@@ -100,7 +102,7 @@ impl Directory {
 
     /// The client holds no lease any more. True if changes need not wait any longer.
     pub(crate) fn drop_holder(&mut self, client: ClientId) -> bool {
-        self.holders.retain(|holder| *holder != client);
+        self.holders.remove(&client);
         self.heard(client, u64::MAX)
     }
 
@@ -108,9 +110,11 @@ impl Directory {
     /// longer.
     pub(crate) fn heard(&mut self, client: ClientId, through: u64) -> bool {
         let mut released = false;
-        for announced in self.announced.values_mut().filter(|announced| !announced.waits_for.is_empty()) {
-            announced.waits_for.retain(|(other, number)| *other != client || *number > through);
-            released |= announced.waits_for.is_empty();
+        for announced in self.announced.values_mut() {
+            if announced.waits_for.get(&client).is_some_and(|number| *number <= through) {
+                announced.waits_for.remove(&client);
+                released |= announced.waits_for.is_empty();
+            }
         }
         released
     }

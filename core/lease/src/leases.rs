@@ -11,7 +11,7 @@ use crate::{Notice, Touched};
 
 /// Leases of one client at most: beyond that it is told everything without one.
 const HELD_MAX: usize = 65_536;
-/// Directories with leases at most, with some 200 bytes each.
+/// Directories with leases at most, with some 300 bytes each.
 const DIRECTORIES_MAX: usize = 1 << 18;
 /// Objects of which holders were told at most, with some 40 bytes each.
 const MEMBERS_MAX: usize = 1 << 20;
@@ -138,7 +138,7 @@ impl Leases {
             return false;
         }
         if session.holds.insert(dir) {
-            directory.holders.push(client);
+            directory.holders.insert(client);
         }
         true
     }
@@ -231,9 +231,9 @@ impl Leases {
     /// True if all holders but `by` have heard of the change.
     fn announce(&mut self, by: ClientId, dir: Handle, key: &Key, now: Nanos, notify: &mut impl FnMut(ClientId)) -> bool {
         let Some(directory) = self.directories.get_mut(&dir) else { return true };
-        let told = directory.announced.get(key).map_or(&[][..], |announced| &announced.told);
-        let mut untold: Vec<ClientId> =
-            directory.holders.iter().copied().filter(|holder| *holder != by && !told.contains(holder)).collect();
+        let told = directory.announced.get(key).map(|announced| &announced.told);
+        let is_told = |holder: &ClientId| told.is_some_and(|told| told.contains(holder));
+        let untold: Vec<ClientId> = directory.holders.iter().copied().filter(|holder| *holder != by && !is_told(holder)).collect();
         if !untold.is_empty() {
             let ends = match key {
                 Key::Object(object) if *object != dir => {
@@ -242,7 +242,8 @@ impl Leases {
                 }
                 _ => directory.heat.is_too_busy(now),
             };
-            let mut waits_for = Vec::with_capacity(untold.len());
+            let empty = || Announced { told: BTreeSet::new(), waits_for: BTreeMap::new(), wanted: now };
+            let announced = directory.announced.entry(key.clone()).or_insert_with(empty);
             for holder in &untold {
                 let session = self.sessions.get_mut(holder).expect("who holds a lease has a session");
                 let notice = match (ends, key) {
@@ -250,13 +251,10 @@ impl Leases {
                     (false, Key::Name(name)) => Notice::Name(dir, name.clone()),
                     (false, Key::Object(object)) => Notice::Object(*object),
                 };
-                waits_for.push((*holder, session.send(dir, notice, now)));
+                announced.waits_for.insert(*holder, session.send(dir, notice, now));
+                announced.told.insert(*holder);
                 notify(*holder);
             }
-            let empty = || Announced { told: Vec::new(), waits_for: Vec::new(), wanted: now };
-            let announced = directory.announced.entry(key.clone()).or_insert_with(empty);
-            announced.told.append(&mut untold);
-            announced.waits_for.append(&mut waits_for);
         }
         let Some(announced) = directory.announced.get_mut(key) else { return true };
         announced.wanted = now;

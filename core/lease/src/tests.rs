@@ -199,3 +199,27 @@ proptest! {
         }
     }
 }
+
+/// Each step costs as much as its own client, not as all who hold the lease: this takes a second
+/// or less, and minutes if any of them looks at all others.
+#[test]
+fn a_crowd_of_holders_hears_of_a_change_one_by_one() {
+    const HOLDERS: u64 = 100_000;
+    let mut leases = Leases::new(TERM, 7);
+    let clients = || (10..10 + HOLDERS).map(ClientId);
+    let sessions: Vec<u32> = clients().map(|client| begun(&mut leases, client, Nanos(0))).collect();
+    assert!(clients().all(|client| leases.grant(client, DIR, Nanos(1))));
+    let mut told = 0;
+    assert!(!leases.may_change(A, [Touched::Name(DIR, b"x")], Nanos(2), |_| told += 1));
+    assert_eq!(told, HOLDERS);
+    let mut released = Vec::new();
+    for (client, session) in clients().zip(sessions) {
+        let heard = leases.notices(client).0;
+        if leases.renew(client, 3, session, heard, Nanos(3)).expect("a renewal").has_released {
+            released.push(client);
+        }
+    }
+    assert_eq!(released, [ClientId(10 + HOLDERS - 1)], "the last one");
+    assert!(change(&mut leases, A, Touched::Name(DIR, b"x"), Nanos(4)));
+    assert!(clients().all(|client| !leases.leave(client)));
+}
