@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use weft_rt::Disk;
 use weft_store::Lsn;
-use weft_store::journal::{FrameAt, SEGMENT_HEADER_BYTES, SegmentHeader, frame_at};
+use weft_store::journal::{FRAME_HEADER_BYTES, FrameAt, SEGMENT_HEADER_BYTES, SegmentHeader, frame_at};
 
 use crate::journal::Journal;
 use crate::{JournalError, names};
@@ -48,7 +48,7 @@ impl<D: Disk> Journal<D> {
                 followed.place = ReadPlace { sequence: header.sequence, offset: SEGMENT_HEADER_BYTES as u64 };
             }
             let name = names::segment(header.sequence);
-            let before = followed.until;
+            let (before, begun_at) = (followed.until, followed.place.offset);
             // Opened anew: whoever drops the segment meanwhile closes only its own.
             let read = match self.disk.open(&name, false).await {
                 Ok(file) => {
@@ -63,7 +63,7 @@ impl<D: Disk> Journal<D> {
                 _ if self.segment_of(before.next()).is_none_or(|now| now.sequence != header.sequence) => return Ok(None),
                 Err(error) => return Err(error),
                 // The hint was wrong: from the beginning of the segment.
-                Ok(()) if followed.until == before && followed.place.offset > SEGMENT_HEADER_BYTES as u64 => {
+                Ok(()) if followed.until == before && begun_at > SEGMENT_HEADER_BYTES as u64 => {
                     followed.place = ReadPlace::default();
                 }
                 Ok(()) if followed.until == before => {
@@ -111,7 +111,8 @@ impl<D: Disk> Journal<D> {
                         break;
                     }
                     FrameAt::Longer { .. } if at > 0 => break,
-                    FrameAt::Longer { .. } | FrameAt::Nothing if at < bytes.len() || at == 0 => {
+                    // A piece may end within a header, which says nothing then.
+                    FrameAt::Longer { .. } | FrameAt::Nothing if at + FRAME_HEADER_BYTES <= bytes.len() || at == 0 => {
                         followed.place.offset += at as u64;
                         return Ok(());
                     }

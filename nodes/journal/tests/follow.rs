@@ -119,3 +119,28 @@ fn what_a_checkpoint_has_made_unnecessary_is_said_to_be_gone() {
     })
     .expect("it ends");
 }
+
+#[test]
+fn a_long_segment_is_read_from_its_beginning() {
+    let (sim, node) = world();
+    sim.block_on(node, 100 * SECOND, |rt| async move {
+        // Frames of many lengths: what is read at once ends within headers, too.
+        let config = JournalConfig { segment_bytes: 8 << 20, ..config(1) };
+        let journal = Journal::create(rt.disk(), config).await.expect("there is room");
+        for _ in 0..10_000 {
+            journal.append(&[1; 60][..journal.last_lsn().0 as usize % 60]);
+            journal.commit().await.expect("the disk works");
+        }
+        journal.sync().await.unwrap();
+        let end = journal.durable_lsn();
+        for from in [0, end.0 / 2, end.0 - 1] {
+            let (mut until, mut place) = (Lsn(from), ReadPlace::default());
+            while until < end {
+                let followed = journal.follow(until, place).await.unwrap().expect("it is there");
+                assert_eq!(followed.records.first().map(|(lsn, _)| *lsn), Some(until.next()));
+                (until, place) = (followed.until, followed.place);
+            }
+        }
+    })
+    .expect("it ends");
+}
