@@ -8,8 +8,8 @@ use bytes::Bytes;
 use weft_base::{Credentials, Handle, MILLISECOND, ROOT_HANDLE, SECOND};
 use weft_client::{Client, CreateOptions};
 use weft_rt::Runtime;
-use weft_rt_sim::SimRt;
-use weft_sim_tests::cluster::ClusterConfig;
+use weft_rt_sim::{Joined, Profile, Sim, SimRt};
+use weft_sim_tests::cluster::{Cluster, ClusterConfig};
 use weft_sim_tests::stage::Stage;
 
 /// Names that are there all the while.
@@ -125,4 +125,78 @@ fn promise_splits_are_not_seen() {
         assert!(running.into_iter().all(|joined| joined.take().is_some()), "nobody has panicked");
         assert!(looks.get() > 8 && moved.get() > 2 * NAMES as u64, "{} looks, {} names have moved", looks.get(), moved.get());
     }
+}
+
+/// Names wait while a slice with them moves, and no longer. `WEFT_NAMES=1000000` in a release build
+/// takes some minutes.
+#[test]
+fn a_create_waits_at_most_ten_milliseconds_for_a_split() {
+    let names = std::env::var("WEFT_NAMES").map_or(6_000, |count| count.parse().expect("a number of names"));
+    let sim = Sim::new(1, Profile::ethernet_10g());
+    let config = ClusterConfig { meta: 4, segment_bytes: 64 << 20, checkpoint_bytes: 1 << 40, ..ClusterConfig::small() };
+    let cluster = Cluster::start(&sim, &config);
+    sim.run_for(SECOND);
+    let (node, filler) = cluster.add_client("filler", 60 * SECOND);
+    let filled = sim.spawn_on(node, |_| async move {
+        let dir = filler.mkdir(WHO, ROOT_HANDLE, b"d", 0o755).await.expect("a new directory").handle;
+        for from in (0..names).step_by(1_000) {
+            make(&filler, dir, &(from..(from + 1_000).min(names)).map(|number| name("old", number)).collect::<Vec<_>>()).await;
+        }
+        dir
+    });
+    sim.run_until_true(sim.now() + 3600 * SECOND, || filled.is_over()).expect("every wait has an end");
+    let dir = filled.take().expect("nobody dies");
+
+    let creates = |count: usize, until: Rc<Cell<bool>>, kind: &'static str| {
+        let (node, client) = cluster.add_client(kind, 60 * SECOND);
+        sim.spawn_on(node, move |rt: SimRt| async move {
+            let mut taken = Vec::new();
+            for number in 0.. {
+                if taken.len() >= count && until.get() {
+                    break;
+                }
+                let begun = rt.now();
+                make(&client, dir, &[name(kind, number)]).await;
+                taken.push(rt.now().since(begun));
+            }
+            taken.sort_unstable();
+            taken
+        })
+    };
+    let wait = |flow: &Joined<Vec<u64>>| {
+        sim.run_until_true(sim.now() + 3600 * SECOND, || flow.is_over()).expect("every wait has an end");
+    };
+    let before = creates(300, Rc::new(Cell::new(true)), "before");
+    wait(&before);
+    let before = before.take().expect("nobody dies");
+
+    let is_over = Rc::new(Cell::new(false));
+    let during = creates(0, is_over.clone(), "during");
+    let (node, client) = cluster.add_client("splitter", 60 * SECOND);
+    let over = is_over.clone();
+    let splits = sim.spawn_on(node, move |rt: SimRt| async move {
+        let begun = rt.now();
+        let mut state = client.split_directory(WHO, dir, 4).await.expect("its owner asks");
+        while state.goal.is_some() {
+            rt.sleep_until(rt.now() + MILLISECOND).await;
+            state = client.split_directory(WHO, dir, 0).await.expect("it is there");
+        }
+        over.set(true);
+        (state.moved_names, rt.now().since(begun))
+    });
+    wait(&during);
+    let (moved, took_ns) = splits.take().expect("nobody dies");
+    let during = during.take().expect("nobody dies");
+    let ms = |time_ns: u64| time_ns as f64 / 1e6;
+    let say = |what: &str, taken: &[u64]| {
+        let at = |per_mille: usize| ms(taken[(taken.len() - 1) * per_mille / 1000]);
+        println!("{what}: {} creates, median {} ms, p99 {}, most {}", taken.len(), at(500), at(990), at(1000));
+    };
+    println!("{names} names, {moved} of them moved in {} ms", ms(took_ns));
+    say("before", &before);
+    say("during", &during);
+    assert!(moved > names as u64 / 2, "{moved} names have moved");
+    assert!(during.len() > 100, "{} creates during the split", during.len());
+    let most = *during.last().expect("some");
+    assert!(most <= 10 * MILLISECOND, "a create took {} ms", ms(most));
 }

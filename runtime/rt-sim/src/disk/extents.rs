@@ -2,14 +2,17 @@
 //! it copies nothing.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use bytes::{Bytes, BytesMut};
 use weft_base::Payload;
 
 use crate::random::mix;
 
-/// Zeros to share.
-static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
+/// Zeros to share, so many bytes.
+const ZEROS_BYTES: usize = 1 << 20;
+/// Not constants: these would be a MiB of the program.
+static ZEROS: LazyLock<Bytes> = LazyLock::new(|| BytesMut::zeroed(ZEROS_BYTES).freeze());
 
 /// Content of a file; what has no piece reads as zeros. It knows no length.
 #[derive(Clone, Debug, Default)]
@@ -119,8 +122,8 @@ impl Summary {
 }
 
 fn zeros(len: u64) -> Payload {
-    if len <= ZEROS.len() as u64 {
-        return Payload::Real(Bytes::from_static(&ZEROS[..len as usize]));
+    if len <= ZEROS_BYTES as u64 {
+        return Payload::Real(ZEROS.slice(..len as usize));
     }
     Payload::Real(BytesMut::zeroed(len as usize).freeze())
 }
