@@ -92,7 +92,8 @@ fn promise_sealed_trees_do_not_change() {
     refuses(&a);
     refuses(&b);
     let words = fails(weft().args(["rm", "-r"]).arg(fs.at("/set")));
-    assert!(words.contains("sealed"), "{words}");
+    let line = words.lines().find(|line| line.contains("is sealed")).unwrap_or_else(|| panic!("{words}"));
+    assert!(line.contains(":/set: ") && line.matches("is sealed").count() == 1, "it is said once: {line}");
     fs.down();
     fs.start_mounted(&[]);
     refuses(&a);

@@ -27,7 +27,7 @@ impl<'a> Course<'a> {
 
     pub fn take<T>(&mut self, news: &TreeNews<'_, T>, say: impl Fn(&T) -> String) {
         match news {
-            TreeNews::Failed { path, error } => tell(&format!("{:#}", self.fs.explain(&joined(self.path, path), *error))),
+            TreeNews::Failed { path, error } => tell(&self.fs.explain(&joined(self.path, path), *error).to_string()),
             TreeNews::Progress(done) if self.is_shown && self.told.elapsed() >= PROGRESS_EVERY => {
                 self.told = Instant::now();
                 tell_plainly(&say(done));

@@ -93,7 +93,7 @@ impl Args {
             SumNews::Directory { path: below, depth, sums } if depth <= depth_max => self.show(fs, &joined(path, below), sums, report),
             SumNews::Directory { .. } => {}
             SumNews::Failed { path: below, error } => {
-                tell(&format!("{:#}", fs.explain(&joined(path, below), error)));
+                tell(&fs.explain(&joined(path, below), error).to_string());
                 report.is_incomplete = true;
             }
         }));

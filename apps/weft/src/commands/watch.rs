@@ -96,7 +96,7 @@ impl Args {
 const NOW: ChangeCursor = ChangeCursor { log: 0, lsn: 0, segment: 0, offset: 0 };
 
 fn scan(fs: &Fs, path: &[u8], root: Handle) -> Result<WatchedTree> {
-    fs.run_at(path, fs.client.watched_tree(&fs.who, root, |error| tell(&format!("{:#}", fs.explain(path, error)))))
+    fs.run_at(path, fs.client.watched_tree(&fs.who, root, |error| tell(&fs.explain(path, error).to_string())))
 }
 
 struct Watch<'a> {
@@ -147,7 +147,7 @@ impl Watch<'_> {
                         }
                     }
                     Err(error) if is_final(error.status) => return Err(fs.explain(self.path, error)),
-                    Err(error) => tell(&format!("{:#}; asking again", fs.explain(self.path, error))),
+                    Err(error) => tell(&format!("{}; asking again", fs.explain(self.path, error))),
                 }
             }
             Ok(ExitCode::SUCCESS)
