@@ -2,6 +2,7 @@
 
 use weft_analysis::run::Run;
 use weft_charts::{Frame, Table, Unit, views};
+use weft_trace::explain::Finding;
 
 use crate::document::Block;
 use crate::{count, per_second, section, time, titled};
@@ -10,7 +11,7 @@ use crate::{count, per_second, section, time, titled};
 pub(super) fn verdict(run: &Run, several: bool, blocks: &mut Vec<Block>) {
     let mut said: Vec<String> = Vec::new();
     if run.has_trace() {
-        said.extend(run.explain(0, u64::MAX).verdict.into_iter().map(|sentence| sentence.trim_end_matches('.').to_string() + "."));
+        said.extend(run.explain(0, u64::MAX).verdict.iter().map(Finding::said));
     }
     for phase in &run.results.phases {
         let reached = phase.ratio_to_ceiling.map(|ratio| format!(", {} of its ceiling", Unit::Share.format(ratio.median)));

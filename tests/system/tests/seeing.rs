@@ -71,7 +71,7 @@ fn a_server_that_hangs_is_named_and_the_next_recording_has_no_ghost() {
     fs.signal("data1", Signal::CONT);
     let first = &hung["suspects"][0];
     assert_eq!((first["stage"].as_str(), first["place"].as_str()), (Some("no_answer"), Some("data1")), "{hung:#}");
-    let verdict = hung["verdict"][0].as_str().expect("a sentence");
+    let verdict = hung["verdict"][0]["sentence"].as_str().expect("a sentence");
     assert!(verdict.contains("for data1, no answer since"), "{hung:#}");
     let unfinished = hung["unfinished"].as_array().expect("a list");
     assert!(unfinished.iter().any(|open| open["server"] == "data1"), "{hung:#}");

@@ -19,7 +19,7 @@ use weft_recording::files_in;
 use weft_recording::nodes::record;
 use weft_trace::Stage;
 use weft_trace::event::LOAD_MOUNT;
-use weft_trace::explain::{Analysis, Explanation, Waterfall};
+use weft_trace::explain::{Analysis, Explanation, Finding, Waterfall};
 use weft_trace::file::TraceFile;
 use weft_trace::merge::{Merged, NodeClock, TracedNode, merge_by};
 use weft_trace::record::Body;
@@ -64,7 +64,7 @@ pub struct Args {
 /// What the numbers below are about.
 fn measured(all: &Explanation) -> String {
     if all.operations == 0 {
-        return format!("0 operations ended in {:.2} s", all.recorded_seconds);
+        return format!("0 operations ended in {:.2} s", all.wall.recorded_seconds);
     }
     format!(
         "{} operations, {:.3} s together; {:.1} % of that time is covered by records. Some were under way for {:.3} s of the {:.3} s that were \
@@ -72,9 +72,9 @@ fn measured(all: &Explanation) -> String {
         all.operations,
         all.seconds,
         all.covered * 100.0,
-        all.busy_seconds,
-        all.recorded_seconds,
-        all.at_once
+        all.wall.busy_seconds,
+        all.wall.recorded_seconds,
+        all.wall.at_once
     )
 }
 
@@ -235,9 +235,15 @@ fn clock_lines(nodes: &[NodeRow]) -> String {
     nodes.iter().filter_map(line).collect()
 }
 
+/// What limits, and below it what to do.
+fn said((verdict, number): (&Finding, usize)) -> String {
+    let advice = if verdict.advice.is_empty() { String::new() } else { format!("   {}\n", verdict.advice) };
+    format!("{number}. {}\n{advice}", verdict.sentence)
+}
+
 fn text(report: &Report) -> String {
     let all = &report.explanation;
-    let mut text: String = all.verdict.iter().map(|sentence| format!("{sentence}\n")).collect();
+    let mut text: String = all.verdict.iter().zip(1..).map(said).collect();
     text += &format!("\n{}\n", measured(all));
     text += &(clock_lines(&report.nodes) + &wait_lines(&report.nodes));
     for open in &all.unfinished {

@@ -21,21 +21,25 @@ export async function overview(main) {
     [String(clients), clients === 1 ? "client" : "clients"], [String(run.servers), "servers"], [count(totals.rows.reduce((sum, [, , spans]) => sum + spans, 0)), "spans"],
     [time(latency.total.quantiles[0][1]), "median"], [time(latency.total.quantiles[3][1]), "99th percentile"],
   ];
-  const verdict = explain.verdict.length ? card("Verdict", el("ul", { class: "suspects" }, explain.verdict.map((sentence) => el("li", {}, `${sentence.replace(/\.$/, "").replaceAll(" us ", " µs ")}.`)))) : null;
+  const verdict = explain.verdict.length ? card("Verdict", el("ol", { class: "suspects" }, explain.verdict.map(verdictItem))) : null;
   if (!latency.total.count) return page(main, "overview", verdict, card(isWhole() ? "This run" : windowTitle(), el("p", { class: "sentence" }, NO_OPERATION)), card("Most time by event", eventTable(totals.rows)));
-  page(main, "overview",
+  page(main, "overview", verdict,
     card(isWhole() ? "This run" : windowTitle(),
       el("p", { class: "sentence" }, `${things(latency.total.count, "operation")} by ${things(clients, "client")} ${isWhole() ? "" : "begin "}in ${time(length)}${run.simulated ? " of virtual time" : ""}: `,
         el("b", {}, `${count(latency.total.count / seconds)} a second`), ". ",
         `The slowest ${percent(slow.count_share)} of them (from ${time(slow.from)} on) take ${percent(slow.time_share)} of the time. `,
         top.length ? el("span", {}, "Most of an operation's time goes to ", el("b", {}, stageTitle(top[0].stage)), ` (${percent(top[0].seconds / explain.seconds)})`, top[1] ? [" and ", el("b", {}, stageTitle(top[1].stage)), ` (${percent(top[1].seconds / explain.seconds)})`] : null, ".") : null),
       el("dl", { class: "facts" }, facts.map(([value, name]) => el("div", {}, el("dd", {}, value), el("dt", {}, name))))),
-    verdict,
     card("Where an operation's time goes", figure("stages", explain.charts.shares),
       el("p", { class: "dim" }, `Records explain ${percent(explain.covered)} of the time. `, goTo("All stages", { screen: "where" }))),
     card("Places that stand out", explain.suspects.length ? el("ol", { class: "suspects" }, explain.suspects.map((suspect) => el("li", {}, suspectText(suspect)))) : el("p", {}, "Nothing was recorded at the servers.")),
     card("Slowest operations", slowestTable(slowest)),
     card("Most time by event", eventTable(totals.rows)));
+}
+
+function verdictItem({ sentence, advice }) {
+  const said = (words) => `${words.replace(/\.$/, "").replaceAll(" us ", " µs ")}.`;
+  return el("li", {}, said(sentence), advice ? el("div", { class: "dim" }, said(advice)) : null);
 }
 
 const NO_OPERATION = "No operation of a client was recorded here.";

@@ -191,6 +191,16 @@ impl<'a> Index<'a> {
         self.children(position).iter().map(|child| self.object(*child)).find(|object| *object != 0).unwrap_or(0)
     }
 
+    /// The span's length in bytes, or that of the first operation inside it which has one.
+    pub fn bytes(&self, position: u32) -> u32 {
+        let event = self.event(position);
+        match &event.record.body {
+            // Of messages it is something else.
+            Body::Span(span) if span.len > 0 && !is_call(&event) => span.len,
+            _ => self.children(position).iter().map(|child| self.bytes(*child)).find(|bytes| *bytes > 0).unwrap_or(0),
+        }
+    }
+
     /// The server's record of a call: of several (the request was repeated) the one that fits into
     /// the call best.
     pub fn staged_span(&self, call: &Event) -> Option<u32> {

@@ -14,11 +14,13 @@ mod means;
 mod of_node;
 mod paths;
 mod report;
+mod signs;
 mod starved;
 mod suspect;
 mod tally;
 mod unfinished;
 mod verdict;
+mod wall;
 mod waterfall;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +29,8 @@ use std::ops::Range;
 pub use report::{Explanation, KindReport, StageReport};
 pub use suspect::Suspect;
 pub use unfinished::{Silent, Unfinished};
-pub use verdict::advice;
+pub use verdict::{Cause, Finding, advice};
+pub use wall::Wall;
 pub use waterfall::{Step, Waterfall};
 
 use crate::merge::{Each, Merged, in_turn};
@@ -95,6 +98,8 @@ pub struct ClientOperation {
     pub start_ns: i64,
     /// Nanoseconds.
     pub dur_ns: u64,
+    /// Bytes that were asked for, 0 if not recorded.
+    pub bytes: u32,
     /// The errno or status of a failure.
     pub result: u8,
     /// Its segments among those of all operations.
@@ -119,6 +124,8 @@ pub struct Analysis<'a> {
     unanswered: Vec<unfinished::Unanswered>,
     /// When the servers of these last answered anybody.
     last_answers: BTreeMap<u16, i64>,
+    /// Requests that servers refused because of their disks.
+    refused: Vec<signs::Refused>,
     /// How long things take at each place.
     means: means::Means,
     /// The first and the last moment of all records.
@@ -139,6 +146,7 @@ impl<'a> Analysis<'a> {
         let index = Index::new(merged, each);
         let work = index.work(each);
         let starved = starved::Starved::new(merged, each);
+        let refused = signs::refused(merged, each);
         let means = means::Means::new(&index, each);
         let chunks: Vec<&[u32]> = index.roots.chunks(CHUNK).collect();
         let parts = for_each(each, chunks, |_, roots| {
@@ -155,6 +163,7 @@ impl<'a> Analysis<'a> {
                     object: index.object(*root),
                     start_ns: event.start_ns,
                     dur_ns: event.dur_ns,
+                    bytes: index.bytes(*root),
                     result: event.record.res,
                     segments: paths.push(event.start_ns, &path, &work),
                 });
@@ -173,7 +182,20 @@ impl<'a> Analysis<'a> {
         let last_answer = |call: &unfinished::Unanswered| Some((call.server, index.last_answer(call.server)?));
         let last_answers = unanswered.iter().filter_map(last_answer).collect();
         let (unrecorded, unseen_requests) = index.unseen();
-        Analysis { merged, operations, paths, unrecorded, unseen_requests, orphans, open, unanswered, last_answers, means, recorded }
+        Analysis {
+            merged,
+            operations,
+            paths,
+            unrecorded,
+            unseen_requests,
+            orphans,
+            open,
+            unanswered,
+            last_answers,
+            refused,
+            means,
+            recorded,
+        }
     }
 
     /// The critical path of an operation by time; the segments add up to its duration.

@@ -9,7 +9,8 @@ use super::index::for_each;
 use super::suspect::{Suspect, suspects};
 use super::tally::{Stages, Tally, micros, quantile, rank, ratio, seconds};
 use super::unfinished::{Open, Silent, Unfinished};
-use super::verdict::verdict;
+use super::verdict::{Finding, Known, verdicts};
+use super::wall::{Wall, waits};
 use super::{Analysis, ClientOperation};
 use crate::merge::Each;
 use crate::{EventId, Stage};
@@ -23,14 +24,11 @@ pub struct Explanation {
     pub seconds: f64,
     /// Share of the time that the stages explain, 0 to 1; 0 without operations.
     pub covered: f64,
-    /// How long was recorded, in seconds of the clock on the wall.
-    pub recorded_seconds: f64,
-    /// Of these, seconds in which at least one operation was under way.
-    pub busy_seconds: f64,
-    /// Operations that were under way at once, on the mean of these seconds.
-    pub at_once: f64,
-    /// What is the matter, as sentences for people.
-    pub verdict: Vec<String>,
+    /// How much was recorded, and how much of it operations were under way.
+    #[serde(flatten)]
+    pub wall: Wall,
+    /// What limits, the most important first.
+    pub verdict: Vec<Finding>,
     /// Operations that were not over when the recording ended.
     pub unfinished_count: u64,
     /// Those that had run longest.
@@ -92,6 +90,8 @@ pub struct StageReport {
 
 /// Unfinished operations that are listed.
 const UNFINISHED_MAX: usize = 10;
+/// Places that the verdict is made from.
+const LOOKED_AT: usize = 32;
 
 /// The report on the operations that begin in a window; kinds are looked at one after the other or
 /// at the same time, as `each` does it.
@@ -120,24 +120,22 @@ pub(super) fn explain(analysis: &Analysis<'_>, (from_ns, to_ns): (i64, i64), sus
     let covered = covered(tallies.iter().map(|tally| tally.stages[Stage::Unseen as usize]).sum(), dur_ns);
     let mut unfinished: Vec<&Open> = analysis.open.iter().filter(|open| open.start_ns >= from_ns && open.start_ns < to_ns).collect();
     unfinished.sort_by(|a, b| b.row.seconds.total_cmp(&a.row.seconds));
-    let (first, last) = (analysis.recorded.0.max(from_ns), analysis.recorded.1.min(to_ns));
+    let recorded = (analysis.recorded.0.max(from_ns), analysis.recorded.1.min(to_ns));
     let of_operations =
         operations.iter().map(|operation| (operation.start_ns, operation.start_ns.saturating_add_unsigned(operation.dur_ns)));
-    let intervals = of_operations.chain(unfinished.iter().map(|open| (open.start_ns, open.end_ns)));
-    let under_way = UnderWay::new(intervals.collect(), last);
+    let wall = Wall::new(recorded, of_operations.chain(unfinished.iter().map(|open| (open.start_ns, open.end_ns))));
+    let named = suspects(analysis, &tallies.iter().collect::<Vec<_>>(), suspects_max.max(LOOKED_AT));
     let mut explanation = Explanation {
         operations: operations.len() as u64,
         seconds: seconds(dur_ns),
         covered: if operations.is_empty() { 0.0 } else { covered },
-        recorded_seconds: seconds(last.saturating_sub(first).max(0) as u64),
-        busy_seconds: seconds(under_way.busy_ns),
-        at_once: ratio(under_way.sum_ns, under_way.busy_ns),
+        wall,
         verdict: Vec::new(),
         unfinished_count: unfinished.len() as u64,
         unfinished: unfinished.into_iter().take(UNFINISHED_MAX).map(|open| open.row.clone()).collect(),
         silent: analysis.silent(from_ns, to_ns),
         kinds,
-        suspects: suspects(analysis, &tallies.iter().collect::<Vec<_>>(), suspects_max),
+        suspects: named.iter().take(suspects_max).map(|named| named.suspect.clone()).collect(),
         missing: missing(analysis, covered),
     };
     for open in &mut explanation.unfinished {
@@ -150,30 +148,10 @@ pub(super) fn explain(analysis: &Analysis<'_>, (from_ns, to_ns): (i64, i64), sus
         explanation.suspects.insert(0, Suspect::silent(silent, explanation.seconds));
         explanation.suspects.truncate(suspects_max.max(1));
     }
-    explanation.verdict = verdict(&explanation);
+    let wanted: Vec<_> = named.iter().map(|named| (named.stage, named.place)).collect();
+    let waits = waits(&analysis.paths, operations, &wanted);
+    explanation.verdict = verdicts(&explanation, &Known { analysis, operations, window: (from_ns, to_ns), named: &named, waits: &waits });
     explanation
-}
-
-/// What was under way in a window, whatever it was.
-struct UnderWay {
-    /// At least one.
-    busy_ns: u64,
-    /// All together.
-    sum_ns: u64,
-}
-
-impl UnderWay {
-    fn new(mut intervals: Vec<(i64, i64)>, last: i64) -> UnderWay {
-        intervals.sort_unstable();
-        let (mut found, mut until) = (UnderWay { busy_ns: 0, sum_ns: 0 }, i64::MIN);
-        for (from, to) in intervals {
-            let to = to.min(last);
-            found.sum_ns += (to - from).max(0) as u64;
-            found.busy_ns += (to - from.max(until)).max(0) as u64;
-            until = until.max(to);
-        }
-        found
-    }
 }
 
 fn kind(analysis: &Analysis<'_>, operation: String, tally: &mut Tally<'_>, suspects_max: usize) -> KindReport {
@@ -181,7 +159,7 @@ fn kind(analysis: &Analysis<'_>, operation: String, tally: &mut Tally<'_>, suspe
     let mut order = tally.order();
     let middle = tally.part(&analysis.paths, &mut order, count / 4, count - count / 4);
     let tail = tally.part(&analysis.paths, &mut order, rank(count, 0.99), count);
-    let suspects = suspects(analysis, &[tally], suspects_max);
+    let suspects = suspects(analysis, &[tally], suspects_max).into_iter().map(|named| named.suspect).collect();
     let mut report = |stage: Stage| {
         let number = stage as usize;
         let share = |(dur_ns, stages): (u64, Stages)| ratio(stages[number], dur_ns);

@@ -122,8 +122,17 @@ const TIMES_MAX: f64 = 1000.0;
 /// link.
 const USUAL: f64 = 0.3;
 
+/// A suspect with what its names stand for.
+pub(super) struct Named {
+    pub stage: Stage,
+    pub place: Place,
+    /// What most of its time was spent in.
+    pub event: EventId,
+    pub suspect: Suspect,
+}
+
 /// The `count_max` places with most time among these operations.
-pub(super) fn suspects(analysis: &Analysis<'_>, tallies: &[&Tally<'_>], count_max: usize) -> Vec<Suspect> {
+pub(super) fn suspects(analysis: &Analysis<'_>, tallies: &[&Tally<'_>], count_max: usize) -> Vec<Named> {
     let total_ns: u64 = tallies.iter().map(|tally| tally.dur_ns).sum();
     let mut cells = Cells::new();
     let spots = || tallies.iter().flat_map(|tally| analysis.paths.spots().iter().zip(&tally.spots));
@@ -185,7 +194,7 @@ fn name(analysis: &Analysis<'_>, place: Place) -> String {
 }
 
 /// A message is looked at from both ends, and as one of a link.
-fn places(segment: &Spot) -> impl Iterator<Item = Place> + use<> {
+pub(super) fn places(segment: &Spot) -> impl Iterator<Item = Place> + use<> {
     let server = segment.peer.filter(|_| is_message(segment.stage) && segment.phase.is_none());
     // What nobody saw happened at the server, or on the way to it.
     let node = (!matches!(segment.stage, Stage::Unseen | Stage::NoAnswer) || server.is_none()).then_some(segment.node);
@@ -347,7 +356,7 @@ fn times_usual(of_all: &Means, cells: &Cells<'_>, messages: &Messages, stage: St
     Some(own as f64 / means[(means.len() - 1) / 2].max(1) as f64)
 }
 
-fn suspect(analysis: &Analysis<'_>, ranked: Ranked<'_>, total_ns: u64) -> Suspect {
+fn suspect(analysis: &Analysis<'_>, ranked: Ranked<'_>, total_ns: u64) -> Named {
     let Ranked { stage, place, name, details, excess_ns, blocking_ns, .. } = ranked;
     let mut times: Vec<u64> = details.values().flat_map(|visits| &visits.times).flat_map(|times| times.iter()).copied().collect();
     let count = times.len();
@@ -392,7 +401,8 @@ fn suspect(analysis: &Analysis<'_>, ranked: Ranked<'_>, total_ns: u64) -> Suspec
         evidence +=
             if matches!(place, Place::TracedNode(_)) { "; what it waited for was not recorded" } else { "; nothing was recorded there" };
     }
-    Suspect {
+    let event = most.map_or(EventId(0), |((event, _), _)| *event);
+    let suspect = Suspect {
         stage: stage.name(),
         place: name,
         share,
@@ -404,5 +414,6 @@ fn suspect(analysis: &Analysis<'_>, ranked: Ranked<'_>, total_ns: u64) -> Suspec
         p50_us,
         p99_us,
         evidence,
-    }
+    };
+    Named { stage, place, event, suspect }
 }

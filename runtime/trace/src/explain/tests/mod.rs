@@ -1,6 +1,7 @@
 //! A synthetic cluster whose every delay is known.
 
 mod cluster;
+mod verdicts;
 
 use weft_wire::Op;
 
@@ -266,8 +267,11 @@ fn a_server_that_hangs_is_named_first_with_the_time_of_its_last_answer() {
     assert!((silent.since_seconds - (end - last_answer) as f64 / 1e9).abs() < 0.01, "{silent:?}");
     let first = &explanation.suspects[0];
     assert_eq!((first.stage, first.place.as_str()), ("no_answer", "data1"));
-    assert!(explanation.verdict[0].starts_with("2 requests wait for data1, no answer since 2.0"), "{:?}", explanation.verdict);
-    assert!(explanation.verdict[1].contains("2 operations were not over") && explanation.verdict[1].contains("waits for data1"));
+    assert!(explanation.verdict[0].sentence.starts_with("2 requests wait for data1, no answer since 2.0"), "{:?}", explanation.verdict);
+    assert!(
+        explanation.verdict[1].sentence.contains("2 operations were not over")
+            && explanation.verdict[1].sentence.contains("waits for data1")
+    );
     assert!(explanation.missing.is_empty(), "{:?}", explanation.missing);
 }
 
@@ -279,8 +283,8 @@ fn a_recording_in_which_nothing_ended_covers_nothing_and_names_who_is_silent() {
     let merged = cluster.merged();
     let explanation = Analysis::new(&merged).explain(3);
     assert_eq!((explanation.operations, explanation.covered), (0, 0.0));
-    assert!(explanation.verdict[0].starts_with("1 request waits for data1, no answer since 3.00 s"), "{:?}", explanation.verdict);
-    assert!(explanation.verdict[1].starts_with("No operation was under way in the 3.00 s"), "{:?}", explanation.verdict);
+    assert!(explanation.verdict[0].sentence.starts_with("1 request waits for data1, no answer since 3.00 s"), "{:?}", explanation.verdict);
+    assert!(explanation.verdict[1].sentence.starts_with("No operation was under way in the 3.00 s"), "{:?}", explanation.verdict);
 }
 
 /// A mount asks meta0, which asks data1 for the size of an open file.
@@ -294,8 +298,8 @@ fn of_servers_that_wait_for_one_another_the_last_is_named() {
     let merged = cluster.merged();
     let explanation = Analysis::new(&merged).explain(3);
     assert_eq!(explanation.suspects[0].place, "data1");
-    assert!(explanation.verdict[0].starts_with("1 request waits for data1, no answer since"), "{:?}", explanation.verdict);
-    assert!(explanation.verdict[1].contains("for meta0, which itself waits for data1"), "{:?}", explanation.verdict);
+    assert!(explanation.verdict[0].sentence.starts_with("1 request waits for data1, no answer since"), "{:?}", explanation.verdict);
+    assert!(explanation.verdict[1].sentence.contains("for meta0, which itself waits for data1"), "{:?}", explanation.verdict);
     let open = &explanation.unfinished[0];
     assert_eq!((open.server.as_deref(), open.through.as_deref()), (Some("data1"), Some("meta0")));
 }
@@ -326,10 +330,10 @@ fn how_much_of_the_time_operations_were_under_way_is_told() {
     let analysis = Analysis::new(&merged);
     let all = analysis.explain(3);
     let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
-    assert!(near(all.recorded_seconds, 1.0) && near(all.busy_seconds, 0.25) && near(all.at_once, 1.2), "{all:?}");
-    assert!(all.verdict[0].starts_with("Operations were under way for 25 % of the time only"), "{:?}", all.verdict);
+    assert!(near(all.wall.recorded_seconds, 1.0) && near(all.wall.busy_seconds, 0.25) && near(all.wall.at_once, 1.2), "{all:?}");
+    assert!(all.verdict[0].sentence.starts_with("Operations were under way for 25 % of the time only"), "{:?}", all.verdict);
     let part = analysis.explain_between(3, 800_000_000, 1_000_000_000);
-    assert!(near(part.recorded_seconds, 0.2) && near(part.busy_seconds, 0.1), "{part:?}");
+    assert!(near(part.wall.recorded_seconds, 0.2) && near(part.wall.busy_seconds, 0.1), "{part:?}");
 }
 
 /// A commit encloses its flush; two waits at once are one.
@@ -390,7 +394,11 @@ fn a_server_without_a_processor_is_named_and_not_the_network() {
         let explanation = analysis.explain(3);
         let first = &explanation.suspects[0];
         assert_eq!((first.stage, first.place.as_str()), ("processor", place), "{:#?}", explanation.suspects);
-        assert!(explanation.verdict.iter().any(|sentence| sentence.starts_with("waits for a processor at")), "{:?}", explanation.verdict);
+        assert!(
+            explanation.verdict.iter().any(|verdict| verdict.cause == Cause::Processor && verdict.place.as_deref() == Some(place)),
+            "{:?}",
+            explanation.verdict
+        );
     }
 }
 

@@ -1,0 +1,109 @@
+//! Signs of what is the matter, beside the places with much time: refusals of servers, pieces that
+//! are small, directories that everybody uses, requests of programs for locks.
+
+use std::collections::BTreeMap;
+
+use weft_base::{FastMap, Handle, ServerId, Status};
+use weft_wire::Op;
+
+use super::index::for_each;
+use super::{Analysis, ClientOperation};
+use crate::event::{
+    APP_CREATE, APP_MKDIR, APP_READ, APP_RMDIR, APP_UNLINK, APP_WRITE, CLIENT_READ, CLIENT_WRITE, FUSE_CREATE, FUSE_LOOKUP, FUSE_MKDIR,
+    FUSE_READ, FUSE_RMDIR, FUSE_UNLINK, FUSE_WRITE, request,
+};
+use crate::merge::{Each, Merged};
+use crate::{EventId, EventKind};
+
+/// A request that a server refused because of its disk.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Refused {
+    pub server: u16,
+    pub start_ns: i64,
+    pub status: Status,
+}
+
+/// Refusals of all servers: the disk is full, or fails.
+pub(super) fn refused(merged: &Merged, each: Each<'_>) -> Vec<Refused> {
+    let events = &merged.events;
+    let of_node = |node: usize, ()| {
+        let Some(server) = merged.nodes[node].server else { return Vec::new() };
+        let is_failure = |position: &u32| events.sort(*position).kind == EventKind::StagedSpan && events.is_failed(*position);
+        let refusal = |position: u32| {
+            let event = events.event(position);
+            let status = [Status::NoSpace, Status::Io].into_iter().find(|status| status.code() == u16::from(event.record.res))?;
+            Some(Refused { server, start_ns: event.start_ns, status })
+        };
+        events.of_node(node).filter(is_failure).filter_map(refusal).collect()
+    };
+    for_each(each, vec![(); merged.nodes.len()], of_node).into_iter().flatten().collect()
+}
+
+/// Reads and writes of a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Pieces {
+    pub count: u64,
+    pub bytes: u64,
+    pub dur_ns: u64,
+}
+
+/// A directory with a large part of the changes at its server.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Directory {
+    pub handle: Handle,
+    /// Its share of them, 0 to 1.
+    pub share: f64,
+}
+
+/// Fewer changes say nothing about directories.
+const CHANGES_MIN: u64 = 20;
+
+impl Analysis<'_> {
+    /// Servers that refused requests of the window because of their disks, and how many.
+    pub(super) fn refusals(&self, from_ns: i64, to_ns: i64) -> BTreeMap<(u16, u16), u64> {
+        let mut found = BTreeMap::new();
+        for one in self.refused.iter().filter(|one| one.start_ns >= from_ns && one.start_ns < to_ns) {
+            *found.entry((one.server, one.status.code())).or_default() += 1;
+        }
+        found
+    }
+}
+
+/// Those whose length was recorded.
+pub(super) fn pieces(operations: &[ClientOperation]) -> Pieces {
+    let mut sum = Pieces::default();
+    for operation in operations.iter().filter(|operation| operation.bytes > 0 && moves_data(operation.event)) {
+        sum = Pieces { count: sum.count + 1, bytes: sum.bytes + u64::from(operation.bytes), dur_ns: sum.dur_ns + operation.dur_ns };
+    }
+    sum
+}
+
+/// The directory in which most names of this server are made and removed, if that is most of all.
+pub(super) fn directory(operations: &[ClientOperation], server: ServerId) -> Option<Directory> {
+    let mut counts: FastMap<u64, u64> = FastMap::default();
+    let names = operations.iter().filter(|operation| is_of_a_directory(operation.event) && operation.object != 0);
+    names.filter(|operation| Handle(operation.object).server() == server).for_each(|one| *counts.entry(one.object).or_default() += 1);
+    let all: u64 = counts.values().sum();
+    let (object, most) = counts.into_iter().max_by_key(|(object, count)| (*count, *object))?;
+    let share = most as f64 / all as f64;
+    (all >= CHANGES_MIN && share > 0.5).then_some(Directory { handle: Handle(object), share })
+}
+
+fn moves_data(event: EventId) -> bool {
+    matches!(event, APP_READ | APP_WRITE | FUSE_READ | FUSE_WRITE | CLIENT_READ | CLIENT_WRITE)
+}
+
+/// The object of such a request of the kernel is the directory.
+fn is_of_a_directory(event: EventId) -> bool {
+    matches!(event, FUSE_CREATE | FUSE_LOOKUP | FUSE_MKDIR | FUSE_UNLINK | FUSE_RMDIR | APP_CREATE | APP_MKDIR | APP_UNLINK | APP_RMDIR)
+}
+
+/// A program asks for a lock (`flock`, `fcntl`).
+pub(super) fn asks_for_lock(event: EventId) -> bool {
+    event == request(Op::Lock)
+}
+
+/// A request that changes names.
+pub(super) fn changes_names(event: EventId) -> bool {
+    [Op::Create, Op::Mkdir, Op::Unlink, Op::Rmdir, Op::Rename].into_iter().any(|op| event == request(op))
+}
