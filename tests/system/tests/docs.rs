@@ -238,6 +238,31 @@ fn every_page_does_what_it_shows() {
 }
 
 #[test]
+fn the_dashboard_asks_for_what_there_is() {
+    let fs = FileSystem::up(&["--data", "1"]);
+    let text = ok(weft().arg("metrics").arg(fs.state()).arg("--once"));
+    let kinds: Vec<(&str, &str)> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).filter_map(|line| line.split_once(' ')).collect();
+    let is_there = |name: &str| {
+        let parts = ["_bucket", "_sum", "_count"].iter().filter_map(|end| name.strip_suffix(end));
+        kinds.iter().any(|(known, _)| *known == name) || parts.into_iter().any(|stem| kinds.contains(&(stem, "histogram")))
+    };
+    let dashboard = fs::read(tree().join("lab/watch/grafana.json")).expect("the dashboard can be read");
+    let dashboard: serde_json::Value = serde_json::from_slice(&dashboard).expect("it is JSON");
+    let panels = dashboard["panels"].as_array().expect("it has panels");
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().expect("a panel asks for something"));
+    let asked: BTreeSet<String> = targets
+        .flat_map(|target| {
+            let words = target["expr"].as_str().expect("an expression").split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            words.filter(|word| word.starts_with("weft_")).map(str::to_string).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(asked.len() >= panels.len(), "{asked:?}");
+    let unknown: Vec<&String> = asked.iter().filter(|name| !is_there(name)).collect();
+    assert!(unknown.is_empty(), "nobody tells {unknown:?}");
+}
+
+#[test]
 fn blocks_and_what_they_show_are_found() {
     let page = "```sh\nno\n```\n```sh run fuse cc\nweft up\nls\n```\n\n```text\nserves after 0.2 s\n...\n```\nwords\n```text\nno\n```\n";
     let found = blocks(page);
