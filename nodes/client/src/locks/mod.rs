@@ -43,6 +43,7 @@ impl<R: Runtime> Client<R> {
     /// [`Status::TooManyLocks`]; a server that does not answer a message by its deadline:
     /// then the lock is not held.
     pub async fn lock(&self, file: Handle, lock: Lock, is_awaited: Option<&IsAwaited<'_>>) -> Result<LockReply> {
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
         let locks = &self.inner.locks;
         let wait = if is_awaited.is_some() { locks.wait() } else { 0 };
         let range = lock.whole();

@@ -10,7 +10,7 @@ use super::suspect::{Suspect, suspects};
 use super::tally::{Stages, Tally, micros, quantile, rank, ratio, seconds};
 use super::unfinished::{Open, Silent, Unfinished};
 use super::verdict::{Finding, Known, verdicts};
-use super::wall::{Wall, waits};
+use super::wall::{Wall, Wanted, waits};
 use super::{Analysis, ClientOperation};
 use crate::merge::Each;
 use crate::{EventId, Stage};
@@ -148,9 +148,13 @@ pub(super) fn explain(analysis: &Analysis<'_>, (from_ns, to_ns): (i64, i64), sus
         explanation.suspects.insert(0, Suspect::silent(silent, explanation.seconds));
         explanation.suspects.truncate(suspects_max.max(1));
     }
-    let wanted: Vec<_> = named.iter().map(|named| (named.stage, named.place)).collect();
-    let waits = waits(&analysis.paths, operations, &wanted);
-    explanation.verdict = verdicts(&explanation, &Known { analysis, operations, window: (from_ns, to_ns), named: &named, waits: &waits });
+    let servers: Vec<usize> = (0..analysis.merged.nodes.len()).filter(|node| analysis.merged.nodes[*node].server.is_some()).collect();
+    let of_places = named.iter().map(|named| Wanted::Stage(named.stage, named.place));
+    let wanted: Vec<Wanted> = of_places.chain(servers.iter().copied().map(Wanted::Work)).collect();
+    let mut waits = waits(&analysis.paths, operations, &wanted);
+    let work = servers.into_iter().zip(waits.split_off(named.len())).collect();
+    let known = Known { analysis, operations, window: (from_ns, to_ns), named: &named, waits, work };
+    explanation.verdict = verdicts(&explanation, &known);
     explanation
 }
 

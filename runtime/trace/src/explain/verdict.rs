@@ -6,7 +6,8 @@ use weft_base::{ServerId, ServerRole, Status};
 
 use super::report::Explanation;
 use super::signs::{self, Pieces};
-use super::suspect::{Named, Place};
+use super::suspect::{Named, Place, Suspect};
+use super::wall::is_work;
 use super::{Analysis, ClientOperation};
 use crate::Stage;
 
@@ -111,7 +112,9 @@ pub(super) struct Known<'a> {
     /// Places by rank.
     pub named: &'a [Named],
     /// Of each of them, seconds in which at least one operation waited there.
-    pub waits: &'a [f64],
+    pub waits: Vec<f64>,
+    /// By server (its node), seconds in which at least one operation waited for its work.
+    pub work: Vec<(usize, f64)>,
 }
 
 /// The verdicts, the most important one first.
@@ -139,11 +142,12 @@ pub(super) fn verdicts(explanation: &Explanation, known: &Known<'_>) -> Vec<Find
     }
     let is_worth = |(named, _): &(&Named, &f64)| named.suspect.share >= WORTH || named.suspect.blocking_seconds > 0.0;
     let named: Vec<(&Named, f64)> =
-        known.named.iter().zip(known.waits).filter(is_worth).map(|(named, s)| (named, wall.share(*s))).collect();
+        known.named.iter().zip(&known.waits).filter(is_worth).map(|(named, s)| (named, wall.share(*s))).collect();
     let mut places: Vec<Finding> = named.iter().take(2).map(|(named, share)| of_place(explanation, known, named, *share)).collect();
     // Nothing is wrong at a place that only has the most time: how the programs ask says more.
-    if places.first().is_none_or(|first| matches!(first.cause, Cause::Place)) {
-        let of_programs = [limit(known, &named), small_pieces(explanation, known), few(explanation, known)];
+    let limit = limit(explanation, known);
+    if limit.is_some() || places.first().is_none_or(|first| matches!(first.cause, Cause::Place)) {
+        let of_programs = [limit, small_pieces(explanation, known), few(explanation, known)];
         found.extend(of_programs.into_iter().flatten().take(2));
     }
     found.append(&mut places);
@@ -208,7 +212,7 @@ fn unfinished(explanation: &Explanation) -> Finding {
 fn of_place(explanation: &Explanation, known: &Known<'_>, named: &Named, share: f64) -> Finding {
     let suspect = &named.suspect;
     let place = &suspect.place;
-    let (cause, what, advice) = cause(explanation, known, named, share);
+    let (cause, what, advice) = cause(known, named, share);
     let seconds = share * explanation.wall.recorded_seconds;
     let sentence = format!(
         "{what}: for {:.0} % of the time on the wall ({seconds:.2} s of {:.2} s) at least one operation waited for this. {}",
@@ -219,11 +223,11 @@ fn of_place(explanation: &Explanation, known: &Known<'_>, named: &Named, share: 
     Finding::new(cause, share, sentence, advice).at(named.stage, place)
 }
 
-fn cause(explanation: &Explanation, known: &Known<'_>, named: &Named, share: f64) -> (Cause, String, &'static str) {
+fn cause(known: &Known<'_>, named: &Named, share: f64) -> (Cause, String, &'static str) {
     let (suspect, stage) = (&named.suspect, named.stage);
     let place = &suspect.place;
     let usual = advice(stage);
-    let stands_out = suspect.excess_seconds >= MOST * suspect.seconds;
+    let stands_out = stands_out(suspect);
     let server = match named.place {
         Place::TracedNode(node) => known.analysis.merged.nodes[node].server.map(ServerId),
         Place::Server(server) => Some(ServerId(server)),
@@ -233,6 +237,9 @@ fn cause(explanation: &Explanation, known: &Known<'_>, named: &Named, share: f64
     match (stage, server) {
         _ if !is_much && stage != Stage::Processor => (Cause::Place, format!("Much time goes to: {} at {place}", stage.title()), usual),
         (Stage::Processor, _) => (Cause::Processor, format!("{place} waits for a processor that others use"), usual),
+        (Stage::Journal, _) if suspect.blocked_seconds > MOST * suspect.seconds => {
+            (Cause::Place, format!("The journal of {place} waits for other work of this server"), advice(Stage::Cpu))
+        }
         (Stage::DiskNoSeek | Stage::DiskNear | Stage::DiskFar, _) => (Cause::Disk, format!("The disk of {place} limits"), usual),
         (Stage::Journal, _) => (Cause::Disk, format!("The disk with the journal of {place} limits"), usual),
         (Stage::Network | Stage::SendQueue, _)
@@ -246,13 +253,18 @@ fn cause(explanation: &Explanation, known: &Known<'_>, named: &Named, share: f64
             (Cause::ApplicationLock, format!("Programs wait for locks that others hold, at {place}"), advice)
         }
         (Stage::Lock, Some(_)) if signs::changes_names(named.event) => (Cause::HotDirectory, of_directory(known, server, place), usual),
-        (Stage::ServerQueue | Stage::Cpu, Some(server)) if has_most_work(explanation, known, server) => {
+        (Stage::ServerQueue | Stage::Cpu, Some(server)) if has_most_work(known, server) => {
             let advice = "Do: spread the work over directories (each new directory has a server of its own choice), split a large one with \
                           `weft split`, or stripe files over more servers";
             (Cause::HotServer, of_directory(known, Some(server), place), advice)
         }
         _ => (Cause::Place, format!("Much time goes to: {} at {place}", stage.title()), usual),
     }
+}
+
+/// It takes twice the time of its like, or more.
+fn stands_out(suspect: &Suspect) -> bool {
+    suspect.excess_seconds >= MOST * suspect.seconds
 }
 
 /// The server with its directory, if that has most of the changes.
@@ -268,40 +280,40 @@ fn of_directory(known: &Known<'_>, server: Option<ServerId>, place: &str) -> Str
 }
 
 /// Of several servers of its kind one has most of the time that operations spend at them.
-fn has_most_work(explanation: &Explanation, known: &Known<'_>, server: ServerId) -> bool {
+fn has_most_work(known: &Known<'_>, server: ServerId) -> bool {
     let nodes = &known.analysis.merged.nodes;
-    let is_alike = |number: u16| ServerId(number).role() == server.role();
-    let alike: Vec<&str> = nodes.iter().filter(|node| node.server.is_some_and(is_alike)).map(|node| node.name.as_str()).collect();
-    if alike.len() < 2 || explanation.operations == 0 {
+    let is_alike = |number: &u16| ServerId(*number).role() == server.role();
+    let alike = nodes.iter().filter_map(|node| node.server.filter(is_alike).map(|number| (node.name.as_str(), ServerId(number).index())));
+    // One that had nothing to do may have no records; numbers begin with 0.
+    let count = alike.clone().map(|(_, index)| index + 1).max().unwrap_or(0);
+    if count < 2 {
         return false;
     }
     let own = work_at(known, &known.analysis.server_name(server.0));
-    let all: f64 = alike.iter().map(|name| work_at(known, name)).sum();
+    let all: f64 = alike.map(|(name, _)| work_at(known, name)).sum();
     // Twice its part of the work, if there are many; most of it, if there are two.
-    own >= all * (2.0 / alike.len() as f64).clamp(MOST, 0.7)
-}
-
-/// Something that a server does for requests.
-fn is_work(stage: Stage) -> bool {
-    matches!(stage, Stage::ServerQueue | Stage::Cpu | Stage::Lock | Stage::Journal | Stage::DiskNoSeek | Stage::DiskNear | Stage::DiskFar)
+    own >= all * (2.0 / count as f64).clamp(MOST, 0.7)
 }
 
 /// All servers of a kind are busy for nearly all of the time, with several operations at once.
-fn limit(known: &Known<'_>, named: &[(&Named, f64)]) -> Option<Finding> {
-    let (first, _) = named.first().filter(|(first, _)| is_work(first.stage))?;
+fn limit(explanation: &Explanation, known: &Known<'_>) -> Option<Finding> {
+    let first = known.named.first().filter(|first| is_work(first.stage) && !stands_out(&first.suspect))?;
     let Place::TracedNode(node) = first.place else { return None };
-    let nodes = &known.analysis.merged.nodes;
-    let role = ServerId(nodes[node].server?).role();
-    let alike: Vec<&(&Named, f64)> = named.iter().filter(|(one, _)| one.stage == first.stage && one.place != first.place).collect();
-    let count = nodes.iter().filter(|node| node.server.is_some_and(|server| ServerId(server).role() == role)).count();
-    let least = alike.iter().map(|(_, share)| *share).fold(named[0].1, f64::min);
-    (count > 1 && alike.len() + 1 >= count && least >= FULL).then(|| {
+    let number = |node: usize| known.analysis.merged.nodes[node].server.map(ServerId);
+    let role = number(node)?.role();
+    let alike =
+        known.work.iter().filter_map(|(node, seconds)| Some((number(*node)?, *seconds))).filter(|(server, _)| server.role() == role);
+    let (indexes, shares): (Vec<usize>, Vec<f64>) = alike.map(|(server, s)| (server.index(), explanation.wall.share(s))).unzip();
+    let least = shares.iter().copied().fold(1.0, f64::min);
+    let are_all = indexes.iter().max().is_some_and(|last| *last < indexes.len());
+    (are_all && indexes.len() > 1 && least >= FULL && explanation.wall.at_once >= FEW).then(|| {
         let kind = if role == ServerRole::Data { "data" } else { "metadata" };
         let sentence = format!(
-            "Nothing is wrong: all {count} {kind} servers are busy alike ({} for at least {:.0} % of the time each), which is near the limit of \
-             this hardware",
-            first.stage.title(),
-            least * 100.0
+            "Nothing is wrong: all {} {kind} servers are busy alike, each for at least {:.0} % of the time on the wall, most of all with {}: \
+             this is near the limit of this hardware",
+            indexes.len(),
+            least * 100.0,
+            first.stage.title()
         );
         Finding::new(Cause::Limit, least, sentence, "Do: add servers of this kind (`weft up`), or faster ones")
     })

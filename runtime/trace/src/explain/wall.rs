@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use super::paths::Paths;
+use super::paths::{Paths, Spot};
 use super::suspect::{Place, places};
 use super::tally::{ratio, seconds};
 use super::{Analysis, ClientOperation};
@@ -43,14 +43,32 @@ impl Wall {
     }
 }
 
-/// Seconds in which at least one of these operations waited at each of the places.
-pub(super) fn waits(paths: &Paths, operations: &[ClientOperation], wanted: &[(Stage, Place)]) -> Vec<f64> {
+/// What is waited for: one stage of a place, or all work of a server.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wanted {
+    Stage(Stage, Place),
+    Work(usize),
+}
+
+impl Wanted {
+    fn is_there(self, spot: &Spot) -> bool {
+        match self {
+            Wanted::Stage(stage, place) => stage == spot.stage && places(spot).any(|one| one == place),
+            Wanted::Work(node) => spot.node == node && is_work(spot.stage),
+        }
+    }
+}
+
+/// Something that a server does for requests.
+pub(super) fn is_work(stage: Stage) -> bool {
+    matches!(stage, Stage::ServerQueue | Stage::Cpu | Stage::Lock | Stage::Journal | Stage::DiskNoSeek | Stage::DiskNear | Stage::DiskFar)
+}
+
+/// Seconds in which at least one of these operations waited for each of these.
+pub(super) fn waits(paths: &Paths, operations: &[ClientOperation], wanted: &[Wanted]) -> Vec<f64> {
     let mut found: Vec<Union> = wanted.iter().map(|_| Union::default()).collect();
-    let is_there = |spot: usize, (stage, place): &(Stage, Place)| {
-        *stage == paths.spots()[spot].stage && places(&paths.spots()[spot]).any(|one| one == *place)
-    };
-    let of_spot = |spot| (0..wanted.len()).filter(|number| is_there(spot, &wanted[*number])).collect();
-    let of_spots: Vec<Vec<usize>> = (0..paths.spots().len()).map(of_spot).collect();
+    let of_spot = |spot: &Spot| (0..wanted.len()).filter(|number| wanted[*number].is_there(spot)).collect();
+    let of_spots: Vec<Vec<usize>> = paths.spots().iter().map(of_spot).collect();
     for operation in operations {
         let mut at = operation.start_ns;
         for (spot, ns) in paths.segments(operation.segments.clone()) {
