@@ -15,6 +15,7 @@ use weft_wire::ops::ServerInfo;
 
 use crate::config::{Config, read_key};
 use crate::fs_arg::{FsArg, FsPath};
+use crate::gateway_list::{self, ListedGateway};
 use crate::mount_list;
 use crate::mount_list::ListedMount;
 use crate::mounted;
@@ -121,6 +122,14 @@ impl Fs {
             Some(config) => mount_list::of(self.id(), &StateDir::of_config(&config.file)),
             None => mount_list::of_user(self.id()),
         }
+    }
+
+    /// All NFS gateways of it that this user runs on this machine.
+    ///
+    /// # Errors
+    /// If a pid file cannot be read.
+    pub fn gateways(&self) -> Result<Vec<ListedGateway>> {
+        gateway_list::of(self.id(), self.config.as_ref().map(|config| StateDir::of_config(&config.file)).as_ref())
     }
 
     /// The file system of a config.

@@ -14,6 +14,7 @@ pub mod connect;
 pub mod door;
 pub mod faults;
 pub mod fs_arg;
+pub mod gateway_list;
 pub mod hosts;
 pub mod identity;
 pub mod job;

@@ -135,9 +135,7 @@ pub fn note_mounted(pid_file: &PidFile, fs_id: FsId, place: &Path, device: &str)
 /// # Errors
 /// If a pid file cannot be read.
 pub fn of(fs_id: FsId, state: &StateDir) -> Result<Vec<ListedMount>> {
-    let mut dirs = vec![state.run_dir()];
-    dirs.extend(state::user_run_dirs());
-    in_dirs(fs_id, dirs)
+    in_dirs(fs_id, dirs_of(Some(state)))
 }
 
 /// All mounts of a file system that this user's processes made without a state directory.
@@ -145,21 +143,47 @@ pub fn of(fs_id: FsId, state: &StateDir) -> Result<Vec<ListedMount>> {
 /// # Errors
 /// If a pid file cannot be read.
 pub fn of_user(fs_id: FsId) -> Result<Vec<ListedMount>> {
-    in_dirs(fs_id, state::user_run_dirs())
+    in_dirs(fs_id, dirs_of(None))
 }
 
-fn in_dirs(fs_id: FsId, dirs: Vec<PathBuf>) -> Result<Vec<ListedMount>> {
-    let mut listed = Vec::new();
+/// Where processes of this user that serve a file system leave their pid files.
+pub(crate) fn dirs_of(state: Option<&StateDir>) -> Vec<PathBuf> {
+    state.map(StateDir::run_dir).into_iter().chain(state::user_run_dirs()).collect()
+}
+
+/// A pid file, and what it says.
+pub(crate) struct Noted {
+    pub pid_file: PathBuf,
+    /// The process, if it lives.
+    pub pid: Option<i32>,
+    /// What it notes behind the file system.
+    pub lines: Vec<String>,
+}
+
+/// The pid files whose names begin with `kind`, of processes of a file system.
+pub(crate) fn noted(dirs: Vec<PathBuf>, kind: &str, fs_id: FsId) -> Result<Vec<Noted>> {
+    let mut found = Vec::new();
     for dir in dirs.into_iter().filter(|dir| trust::is_own_folder(dir)) {
         let Ok(entries) = fs::read_dir(&dir) else { continue };
         for entry in entries.flatten() {
             let name = entry.file_name();
-            if !name.as_bytes().starts_with(b"mount-") || !name.as_bytes().ends_with(b".pid") {
+            if !name.as_bytes().starts_with(kind.as_bytes()) || !name.as_bytes().ends_with(b".pid") {
                 continue;
             }
-            listed.extend(read(&entry.path(), fs_id)?);
+            let pid_file = entry.path();
+            let Ok(Some(text)) = trust::read_own_file(&pid_file) else { continue };
+            let mut lines = text.split('\n').skip(1).map(str::to_string);
+            if lines.next() == Some(fs_id.to_string()) {
+                let pid = process::holder(&pid_file)?.map(|holder| holder.pid);
+                found.push(Noted { pid, lines: lines.collect(), pid_file });
+            }
         }
     }
+    Ok(found)
+}
+
+fn in_dirs(fs_id: FsId, dirs: Vec<PathBuf>) -> Result<Vec<ListedMount>> {
+    let mut listed: Vec<ListedMount> = noted(dirs, "mount-", fs_id)?.into_iter().filter_map(read).collect();
     // A file that was left behind says nothing about a place that a living process serves.
     let served: Vec<PathBuf> = listed.iter().filter(|mount| mount.pid.is_some()).map(|mount| mount.place.clone()).collect();
     listed.retain(|mount| mount.pid.is_some() || !served.contains(&mount.place));
@@ -167,16 +191,11 @@ fn in_dirs(fs_id: FsId, dirs: Vec<PathBuf>) -> Result<Vec<ListedMount>> {
     Ok(listed)
 }
 
-fn read(pid_file: &Path, fs_id: FsId) -> Result<Option<ListedMount>> {
-    let Ok(Some(text)) = trust::read_own_file(pid_file) else { return Ok(None) };
-    let mut lines = text.split('\n').skip(1);
-    let (Some(id), Some(place)) = (lines.next(), lines.next()) else { return Ok(None) };
-    if id != fs_id.to_string() {
-        return Ok(None);
-    }
-    let device = lines.next().and_then(|line| line.strip_prefix(MOUNTED.trim_start())).map(str::to_string);
-    let pid = process::holder(pid_file)?.map(|holder| holder.pid);
-    Ok(Some(ListedMount { pid_file: pid_file.to_path_buf(), place: PathBuf::from(place), pid, device }))
+fn read(Noted { pid_file, pid, lines }: Noted) -> Option<ListedMount> {
+    let mut lines = lines.into_iter();
+    let place = PathBuf::from(lines.next()?);
+    let device = lines.next().and_then(|line| line.strip_prefix(MOUNTED.trim_start()).map(str::to_string));
+    Some(ListedMount { pid_file, place, pid, device })
 }
 
 /// Errors that a mount has seen.

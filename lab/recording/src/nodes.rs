@@ -1,9 +1,9 @@
-//! The processes of a file system that record: its servers, and the mounts that this user has on
-//! this machine.
+//! The processes of a file system that record: its servers, and the mounts and NFS gateways that
+//! this user has on this machine.
 //!
-//! Servers get commands over the wire, mounts over their sockets. When a recording begins servers
-//! are told before clients, at its end clients before servers: so for everything that a client has
-//! recorded its server was recording.
+//! Servers get commands over the wire, mounts and gateways over their sockets. When a recording
+//! begins servers are told before clients, at its end clients before servers: so for everything
+//! that a client has recorded its server was recording.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -14,6 +14,7 @@ use anyhow::{Result, anyhow, bail};
 use weft_base::ServerId;
 use weft_host::command_socket;
 use weft_host::connect::{Common, Fs};
+use weft_host::gateway_list;
 use weft_host::mount_list;
 use weft_host::process::wait_until;
 use weft_host::state::StateDir;
@@ -37,8 +38,8 @@ const FOLDER_HERE: &str = "weft-trace";
 enum Place {
     /// A server.
     Server(ServerId),
-    /// The socket of a mount.
-    Mount(PathBuf),
+    /// The socket of a mount or a gateway.
+    Client(PathBuf),
 }
 
 /// What a process answered.
@@ -57,8 +58,8 @@ pub struct Traced {
 }
 
 impl Traced {
-    /// The servers of a file system and the mounts of it that this user has on this machine, as far
-    /// as `names` names them.
+    /// The servers of a file system and the mounts and gateways of it that this user has on this
+    /// machine, as far as `names` names them.
     ///
     /// # Errors
     /// The file system cannot be found, or it has nothing of these names.
@@ -67,33 +68,36 @@ impl Traced {
         let server = |entry: &weft_base::ServerEntry| (entry.name.clone(), Place::Server(entry.id));
         let mut nodes: Vec<(String, Place)> = fs.client.map().servers().map(server).collect();
         for mount in fs.mounts()?.into_iter().filter(|mount| mount.pid.is_some()) {
-            nodes.push((mount_list::trace_name(&mount.place), Place::Mount(command_socket::path_for(&mount.pid_file))));
+            nodes.push((mount_list::trace_name(&mount.place), Place::Client(command_socket::path_for(&mount.pid_file))));
+        }
+        for gateway in fs.gateways()? {
+            nodes.push((gateway_list::trace_name(&gateway.address), Place::Client(command_socket::path_for(&gateway.pid_file))));
         }
         nodes.retain(|(name, _)| names.split(',').any(|pattern| is_match(pattern.trim(), name)));
         if nodes.is_empty() {
-            bail!("{} has no server or mount called {names}; `weft trace status` lists them", fs.name);
+            bail!("{} has no server, mount or gateway called {names}; `weft trace status` lists them", fs.name);
         }
         Ok(Traced { fs, nodes })
     }
 
-    /// Sends a command to all of them; a folder in it is for mounts, since servers have their own.
+    /// Sends a command to all of them; a folder in it is for clients, since servers have their own.
     pub fn ask(&self, request: &TraceRequest) -> Vec<Answer> {
         self.ask_each(request.action, |place| match place {
             Place::Server(_) => TraceRequest { folder: String::new(), ..request.clone() },
-            Place::Mount(_) => request.clone(),
+            Place::Client(_) => request.clone(),
         })
     }
 
-    /// True if a mount is among them.
-    pub fn has_mount(&self) -> bool {
-        self.nodes.iter().any(|(_, place)| matches!(place, Place::Mount(_)))
+    /// True if a mount or a gateway is among them.
+    pub fn has_client(&self) -> bool {
+        self.nodes.iter().any(|(_, place)| matches!(place, Place::Client(_)))
     }
 
     /// Servers first unless it ends something; the answers by name.
     fn ask_each(&self, action: TraceAction, request: impl Fn(&Place) -> TraceRequest) -> Vec<Answer> {
         let mut nodes: Vec<&(String, Place)> = self.nodes.iter().collect();
         let is_end = action == TraceAction::Off;
-        nodes.sort_by_key(|(_, place)| matches!(place, Place::Mount(_)) != is_end);
+        nodes.sort_by_key(|(_, place)| matches!(place, Place::Client(_)) != is_end);
         let ask = |(name, place): &(String, Place)| Answer {
             name: name.clone(),
             reply: self.ask_one(place, &request(place)),
@@ -120,7 +124,7 @@ impl Traced {
             Place::Server(server) => {
                 self.fs.run(self.fs.client.trace(*server, request)).map_err(|error| anyhow!("{}", self.fs.why(&error)))
             }
-            Place::Mount(path) => command_socket::ask(path, request),
+            Place::Client(path) => command_socket::ask(path, request),
         }
     }
 
@@ -166,12 +170,12 @@ impl Traced {
         Ok(answers)
     }
 
-    /// Brings all files to one folder: `into`, or where the files of a mount are. If there is
+    /// Brings all files to one folder: `into`, or where the files of a client are. If there is
     /// neither, those of other machines come to the folder for traces of the state directory. The
     /// answers name the copies then. With `move_them` they are removed where they were. What did
     /// not work is said in words.
     pub fn gather(&self, answers: &mut [Answer], into: Option<&Path>, move_them: bool) -> Vec<String> {
-        let chosen = into.map(Path::to_path_buf).or_else(|| folder_of_mount(answers));
+        let chosen = into.map(Path::to_path_buf).or_else(|| folder_of_client(answers));
         let want = match (move_them, &chosen) {
             (true, _) => Want::Moved,
             (false, Some(_)) => Want::Copied,
@@ -184,7 +188,7 @@ impl Traced {
             for number in 0..reply.files.len() {
                 let here = match place {
                     Place::Server(server) => Source { fs: &self.fs, server: *server, name, reply }.local_copy(number, &folder, want),
-                    Place::Mount(_) => in_sight(&reply.files[number]).and_then(|path| match into {
+                    Place::Client(_) => in_sight(&reply.files[number]).and_then(|path| match into {
                         Some(folder) => copy_here(&path, folder, &format!("{}-{}", in_file_name(name), reply.process)),
                         None => Ok(path),
                     }),
@@ -219,9 +223,9 @@ impl Traced {
     }
 }
 
-fn folder_of_mount(answers: &[Answer]) -> Option<PathBuf> {
+fn folder_of_client(answers: &[Answer]) -> Option<PathBuf> {
     answers.iter().find_map(|answer| match (&answer.place, &answer.reply) {
-        (Place::Mount(_), Ok(reply)) => reply.files.first().and_then(|file| Path::new(file).parent()).map(Path::to_path_buf),
+        (Place::Client(_), Ok(reply)) => reply.files.first().and_then(|file| Path::new(file).parent()).map(Path::to_path_buf),
         _ => None,
     })
 }
@@ -300,7 +304,7 @@ mod tests {
 
     #[test]
     fn what_went_wrong_is_said_with_the_name() {
-        let row = |name: &str, reply| Answer { name: name.into(), reply, place: Place::Mount(PathBuf::new()) };
+        let row = |name: &str, reply| Answer { name: name.into(), reply, place: Place::Client(PathBuf::new()) };
         let refused = TraceReply { problem: "no".into(), ..TraceReply::default() };
         let answers = [row("meta0", Ok(TraceReply::default())), row("data0", Err(anyhow!("no answer"))), row("data1", Ok(refused))];
         assert_eq!(problems(&answers), ["data0: no answer", "data1: no"]);

@@ -45,6 +45,27 @@ impl Gateway {
     }
 }
 
+#[test]
+fn a_gateway_is_listed_and_traced() {
+    let fs = FileSystem::up(&["--data", "1"]);
+    let gateway = Gateway::start(&fs, 0, &["/"]);
+    let address = format!("127.0.0.1:{}", gateway.port);
+    let (_, report) = fs.status();
+    assert_eq!(report["gateways"], serde_json::json!([{ "address": address, "pid": gateway.child.id() }]));
+    ok(weft().args(["trace", "on"]).arg(fs.state()));
+    let name = format!("nfs-127.0.0.1-{}", gateway.port);
+    assert!(ok(weft().args(["trace", "status"]).arg(fs.state())).contains(&name));
+    if available("a_gateway_is_listed_and_traced", &[LIBNFS]) {
+        ok(Command::new("nfs-ls").arg(gateway.url("/")));
+    }
+    let into = fs.path("traces");
+    ok(weft().args(["trace", "off"]).arg(fs.state()).arg("--into").arg(&into));
+    let files: Vec<String> = fs::read_dir(&into).unwrap().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    assert!(files.iter().any(|file| file.starts_with(&name.replace('.', "_"))), "{files:?}");
+    signal(gateway.child.id(), Signal::TERM).unwrap();
+    wait_until("the end of the gateway", PATIENCE, || fs.status().1["gateways"] == serde_json::json!([]));
+}
+
 impl Drop for Gateway {
     fn drop(&mut self) {
         // It may be gone already.

@@ -3,16 +3,21 @@
 
 use std::ffi::OsString;
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use anyhow::{Context, Result, anyhow, bail};
 use weft_base::ROOT_HANDLE;
+use weft_host::command_socket::{self, Service};
 use weft_host::connect::{Common, Fs};
 use weft_host::output::{self, tell};
 use weft_host::process::{self, HangUp, StopSignals};
+use weft_host::state::StateDir;
+use weft_host::{gateway_list, mount_list, trust};
 use weft_nfs::{Export, Nfs, Serving};
 use weft_rt_real::{LimitedLog, Log};
+use weft_wire::ops::{MountErrors, TraceRequest};
 
 /// Serve a file system to NFS clients (NFSv3)
 #[derive(Debug, clap::Args)]
@@ -50,6 +55,7 @@ impl Args {
             exports.push(Export::parse("/").map_err(|words| anyhow!(words))?);
         }
         let signals = StopSignals::block()?;
+        weft_recording::block_dump_signal()?;
         process::raise_descriptors();
         let listener = TcpListener::bind(&listen).with_context(|| format!("cannot listen at {listen}"))?;
         let fs = Fs::open(&fs, common)?;
@@ -64,6 +70,8 @@ impl Args {
         // A flood of lines would fill the disk.
         let log = Mutex::new(LimitedLog::new(Log::to_stderr("weft nfs")));
         let log = Box::new(move |line: &str| log.lock().unwrap_or_else(PoisonError::into_inner).line(line));
+        let address = listener.local_addr().context("cannot see the own address")?.to_string();
+        let listed = list(&fs, &address);
         let shown: Vec<String> = exports.iter().map(|export| export.path.clone()).collect();
         let nfs = fs.run(Nfs::open(fs.client.clone(), key, exports, log)).map_err(|words| anyhow!(words))?;
         let serving = Serving::begin(nfs, listener).context("cannot serve")?;
@@ -76,7 +84,30 @@ impl Args {
         // Without a sender nobody could end it in good order.
         let _ = receiver.recv();
         serving.end();
+        // What stays is known to be left behind: nobody holds it.
+        listed.iter().flatten().for_each(|path| drop(std::fs::remove_file(path)));
         tell("ended");
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Lets `weft status` and `weft trace` find this process; gives the files of that. A gateway that
+/// they do not find is a gateway all the same.
+fn list(fs: &Fs, address: &str) -> Option<[PathBuf; 2]> {
+    weft_recording::identify(&gateway_list::trace_name(address), None);
+    let begin = || -> Result<[PathBuf; 2]> {
+        let config = fs.config.as_ref().map(|config| config.file.as_path());
+        let dir = mount_list::dir_for(config)?;
+        let state = config.map(StateDir::of_config).filter(|state| trust::is_own_folder(state.root()));
+        let home = state.map_or_else(|| dir.join("trace"), |state| state.trace_dir());
+        let (pid_file, path) = gateway_list::take_pid_file(&dir, fs.id(), address)?;
+        pid_file.hold_until_exit();
+        let socket = command_socket::path_for(&path);
+        let trace = move |request: &TraceRequest| weft_recording::command(request, &home, weft_recording::Commander::Owner);
+        // It counts no errors of servers: its clients are told of each.
+        let errors = || MountErrors { rows: Vec::new() };
+        command_socket::listen(&socket, Service { trace: Arc::new(trace), errors: Arc::new(errors) })?;
+        Ok([socket, path])
+    };
+    begin().inspect_err(|error| tell(&format!("`weft status` and `weft trace` will not find this gateway: {error:#}"))).ok()
 }

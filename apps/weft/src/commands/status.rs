@@ -40,6 +40,7 @@ struct Report {
     ok: bool,
     servers: Vec<Row>,
     mounts: Vec<MountRow>,
+    gateways: Vec<GatewayRow>,
     problems: Vec<String>,
 }
 
@@ -103,6 +104,13 @@ struct MountRow {
     state: &'static str,
     /// Of servers, as the mount has seen them since it began.
     errors: Vec<SeenErrors>,
+}
+
+/// An NFS gateway that this user runs on this machine.
+#[derive(Serialize)]
+struct GatewayRow {
+    address: String,
+    pid: i32,
 }
 
 impl Args {
@@ -173,6 +181,7 @@ fn report(state: &StateDir, config: Config, common: &Common) -> Result<Report> {
         };
         mounts.push(MountRow { place: mount.place.display().to_string(), pid: mount.pid, state: word, errors: mount.errors(map) });
     }
+    let gateways = fs.gateways()?.into_iter().map(|gateway| GatewayRow { address: gateway.address, pid: gateway.pid }).collect();
     Ok(Report {
         fs: map.fs_name.clone(),
         fs_id: fs_id.to_string(),
@@ -180,6 +189,7 @@ fn report(state: &StateDir, config: Config, common: &Common) -> Result<Report> {
         ok: problems.is_empty(),
         servers,
         mounts,
+        gateways,
         problems,
     })
 }
@@ -209,6 +219,9 @@ fn text(report: &Report) -> String {
             let server = if server.is_empty() { "unknown server" } else { server };
             text += &format!("  {count} operations failed since then: {server}: {reason}\n");
         }
+    }
+    for GatewayRow { address, pid } in &report.gateways {
+        text += &format!("serves NFS at {address} by process {pid}\n");
     }
     for problem in &report.problems {
         text += &format!("problem: {problem}\n");
@@ -242,6 +255,7 @@ mod tests {
             ok: false,
             servers: vec![row("meta0", Some(7), "serving", Some(2048)), row("meta1", None, "not running", None)],
             mounts: vec![MountRow { place: "/mnt".into(), pid: Some(9), state: "mounted", errors: vec![errors] }],
+            gateways: vec![GatewayRow { address: "127.0.0.1:2049".into(), pid: 11 }],
             problems: vec!["meta1 is not running".into()],
         };
         let expected = "\
@@ -251,6 +265,7 @@ meta0  meta    7  unix:/s  serving      sync        2.0 KiB     2048   1.2 s
 meta1  meta    -  unix:/s  not running  -                 -        -       -
 mounted at /mnt by process 9
   3 operations failed since then: meta1: no answer before the deadline
+serves NFS at 127.0.0.1:2049 by process 11
 problem: meta1 is not running
 ";
         assert_eq!(text(&report), expected);

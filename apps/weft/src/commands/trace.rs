@@ -148,7 +148,7 @@ impl On {
             ..TraceRequest::new(TraceAction::On)
         };
         let traced = Traced::find(self.which.fs.text(), &self.which.nodes, common)?;
-        if !request.folder.is_empty() && !traced.has_mount() {
+        if !request.folder.is_empty() && !traced.has_client() {
             bail!("--dir is for mounts, and none is recorded; servers write into a folder of their own: `weft trace off --into DIR`");
         }
         show(&traced.ask(&request), Vec::new(), self.which.json)
