@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use weft_wire::Op;
 
 use super::Analysis;
 use super::index::{Index, is_call};
-use crate::record::{Body, flags};
+use crate::record::{Body, Span, flags};
 
 /// An operation that was not over when the recording ended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -118,7 +119,7 @@ pub(super) fn unanswered(index: &Index<'_>) -> Vec<Unanswered> {
     let unanswered = |position: u32| {
         let event = index.event(position);
         match &event.record.body {
-            Body::Span(span) if index.staged_span(&event).is_none() => {
+            Body::Span(span) if index.staged_span(&event).is_none() && !waits_for_lock(span, event.dur_ns) => {
                 let asker = index.merged.nodes[event.node].server;
                 Some(Unanswered { server: span.peer, asker, start_ns: event.start_ns, end_ns: event.end_ns() })
             }
@@ -126,6 +127,15 @@ pub(super) fn unanswered(index: &Index<'_>) -> Vec<Unanswered> {
         }
     };
     index.open_calls().filter_map(unanswered).collect()
+}
+
+/// A request of a program for a lock that others hold: its server answers after this time at the
+/// latest (a client gives it up then).
+const LOCK_NS: u64 = 3_000_000_000;
+
+/// Such a request waits at a server that is well.
+fn waits_for_lock(call: &Span, dur_ns: u64) -> bool {
+    call.off == u64::from(Op::Lock.code()) && dur_ns < LOCK_NS
 }
 
 /// Less than this may be the way of the last requests of a recording.

@@ -93,6 +93,20 @@ fn programs_that_wait_for_one_another_s_locks_are_told_so() {
     assert!(explanation.verdict[0].advice.contains("flock"), "{:?}", explanation.verdict);
 }
 
+/// The last of them still waits when the recording ends.
+#[test]
+fn a_server_at_which_a_program_waits_for_a_lock_is_not_silent() {
+    for (op, silent) in [(Op::Lock, 0), (Op::Create, 1)] {
+        let mut cluster = Cluster::new(None, 0);
+        let (root, call) = (cluster.span_number(), cluster.span_number());
+        cluster.span("c0", event::FUSE_OTHER, 501, (MS, 2_000 * MS), (root, 0));
+        let span = cluster.span("c0", event::NET_CALL, 1 << 60, (MS, 2_000 * MS), (call, root));
+        span.off = u64::from(op.code());
+        cluster.records.get_mut("c0").expect("just pushed").iter_mut().for_each(|record| record.flags |= flags::OPEN);
+        assert_eq!(explained(cluster).silent.len(), silent, "{op:?}");
+    }
+}
+
 #[test]
 fn a_directory_that_everybody_uses_is_named_with_its_server() {
     let directory = Handle::new(ServerId(1), 77).0;
