@@ -153,7 +153,6 @@ fn chosen(about: &Subject) -> Vec<Request> {
             opened_for_write: true,
             seal: None,
         }),
-        Request::SetAttr(SetAttrRequest { seal: Some(true), ..SetAttrRequest::of(handle, who.clone()) }),
         Request::Open(OpenRequest { handle, rights: read, truncate: true, open_sequence: 6, who: who.clone(), judged: None }),
         Request::Close(CloseRequest {
             handle,
