@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use weft_base::{Handle, Result, Status};
+use weft_base::{Handle, MODE_SEALED, Result, Status};
 use weft_wire::NameKey;
 use weft_wire::ops::{MovedNames, TxId, TxPart};
 
@@ -105,10 +105,14 @@ impl Locks {
                 let name_lock = self.names.get(&dir).and_then(|names| names.get(name));
                 mine(name_lock) && mine(self.inodes.get(&dir)) && mine(self.range_of(dir, name))
             }
-            // To remove a directory, nobody may be about to change its entries.
+            // To remove or seal a directory, nobody may be about to change its entries.
             Locked::Inode(handle) => {
                 let entries = self.names.get(&handle).into_iter().flat_map(BTreeMap::values);
-                let closes = matches!(part, TxPart::RemoveDirectory { .. } | TxPart::RemovePartition { .. });
+                let closes = match part {
+                    TxPart::RemoveDirectory { .. } | TxPart::RemovePartition { .. } => true,
+                    TxPart::ChangePartition { mode, .. } => mode & MODE_SEALED != 0,
+                    _ => false,
+                };
                 let is_moving = self.ranges.get(&handle).is_some_and(|range| range.lock.tx != tx);
                 mine(self.inodes.get(&handle)) && !is_moving && (!closes || entries.into_iter().all(|lock| lock.tx == tx))
             }
@@ -214,6 +218,11 @@ impl Locks {
     /// For a change of an inode by an ordinary request.
     pub(crate) fn check_write_inode(&self, handle: Handle) -> Result<()> {
         free(!self.inodes.contains_key(&handle) && !self.ranges.contains_key(&handle))
+    }
+
+    /// For a change of a directory after which its entries do not change any more.
+    pub(crate) fn check_entries(&self, dir: Handle) -> Result<()> {
+        free(!self.names.contains_key(&dir))
     }
 
     /// For whoever looks where names of a directory are: another server is deciding about that.

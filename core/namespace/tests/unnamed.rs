@@ -42,9 +42,11 @@ fn it_has_no_name_changes_no_directory_and_goes_with_its_open() {
 fn it_gets_its_first_name_while_it_is_open() {
     let mut m = Machine::new();
     let handle = make(&mut m, &unnamed(Rights::WRITE)).unwrap().handle;
+    m.setattr(&SetAttrRequest { mode: Some(0o640), ..setattr(handle, &ROOT) }).expect("temporary files are made with few rights");
+    assert_eq!(m.attr(handle).mode, 0o640 | MODE_UNNAMED);
     m.link(handle, ROOT_HANDLE, "published").unwrap();
     let attr = m.attr(handle);
-    assert_eq!((attr.nlink, attr.mode, m.lookup(ROOT_HANDLE, "published")), (1, 0o644, Ok(handle)));
+    assert_eq!((attr.nlink, attr.mode, m.lookup(ROOT_HANDLE, "published")), (1, 0o640, Ok(handle)));
     m.link(handle, ROOT_HANDLE, "second").unwrap();
     close(&mut m, handle);
     assert_eq!(m.state.reapable(handle, 10), []);

@@ -22,20 +22,29 @@ const DIRECTORIES_MAX: usize = 1 << 16;
 /// For ever, in nanoseconds: more than 500 years.
 const FOR_EVER_NS: u64 = u64::MAX;
 
-/// What is known of sealed objects.
+/// What is kept of sealed objects.
 #[derive(Debug, Default)]
-pub(crate) struct Sealed(Mutex<Known>);
+pub(crate) struct Sealed(Mutex<Kept>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct Kept {
     files: FastMap<Handle, Arc<OpenFile>>,
     /// The same, by the time of their opens.
     order: VecDeque<Handle>,
     directories: FastSet<Handle>,
 }
 
+impl Kept {
+    /// Of the files that nobody reads now the one that was opened first.
+    fn take_oldest(&mut self) -> Option<Arc<OpenFile>> {
+        // Whoever reads one holds it, and gets it under the lock.
+        let at = self.order.iter().position(|handle| self.files.get(handle).is_some_and(|file| Arc::strong_count(file) == 1))?;
+        self.files.remove(&self.order.remove(at)?)
+    }
+}
+
 impl Sealed {
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().expect("no code panics while it holds this lock")
     }
 
@@ -43,27 +52,24 @@ impl Sealed {
         self.lock().files.get(&handle).cloned()
     }
 
-    /// Keeps a file open; gives back what is to be closed instead.
-    fn keep(&self, file: &Arc<OpenFile>) -> Option<Arc<OpenFile>> {
-        let mut known = self.lock();
-        if known.files.contains_key(&file.handle()) {
-            // Opened by two at once.
-            return Some(file.clone());
+    /// Keeps a file open. Gives the one to read, which another reader may have opened before, and
+    /// one to be closed.
+    fn keep(&self, file: Arc<OpenFile>) -> (Arc<OpenFile>, Option<Arc<OpenFile>>) {
+        let mut kept = self.lock();
+        if let Some(first) = kept.files.get(&file.handle()) {
+            return (first.clone(), Some(file));
         }
-        known.files.insert(file.handle(), file.clone());
-        known.order.push_back(file.handle());
-        if known.files.len() <= FILES_MAX {
-            return None;
-        }
-        let oldest = known.order.pop_front()?;
-        known.files.remove(&oldest)
+        kept.files.insert(file.handle(), file.clone());
+        kept.order.push_back(file.handle());
+        let surplus = if kept.files.len() > FILES_MAX { kept.take_oldest() } else { None };
+        (file, surplus)
     }
 
     /// Everything that is kept open, to be closed.
     pub(crate) fn drain(&self) -> Vec<Arc<OpenFile>> {
-        let mut known = self.lock();
-        known.order.clear();
-        known.files.drain().map(|(_, file)| file).collect()
+        let mut kept = self.lock();
+        kept.order.clear();
+        kept.files.drain().map(|(_, file)| file).collect()
     }
 }
 
@@ -80,11 +86,11 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             return None;
         }
         if attr.kind == FileKind::Directory {
-            let mut known = self.sealed.lock();
-            if known.directories.len() >= DIRECTORIES_MAX {
-                known.directories.clear();
+            let mut kept = self.sealed.lock();
+            if kept.directories.len() >= DIRECTORIES_MAX {
+                kept.directories.clear();
             }
-            known.directories.insert(attr.handle);
+            kept.directories.insert(attr.handle);
         }
         Some(FOR_EVER_NS)
     }
@@ -106,13 +112,14 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             Some(file) => file,
             None => {
                 let (attr, file) = self.noted(client.open(who, handle, Rights::READ, false).await)?;
-                let surplus = if attr.is_sealed() { self.sealed.keep(&file) } else { Some(file.clone()) };
-                if let Some(surplus) = surplus {
-                    self.close_soon(surplus).await;
-                }
                 if !attr.is_sealed() {
+                    self.close_soon(file).await;
                     self.gateway.warn(&format!("{handle} is not sealed ('weft seal'), and a mount with -o dataset reads only what is"));
                     return Err(Error::local(Status::NotPermitted, "read", handle));
+                }
+                let (file, surplus) = self.sealed.keep(file);
+                if let Some(surplus) = surplus {
+                    self.close_soon(surplus).await;
                 }
                 file
             }

@@ -98,7 +98,9 @@ fn signals_reach_the_command_of_a_job() {
         return;
     }
     let jobs = Jobs::new();
-    let mut child = jobs.start("trap 'echo heard > heard; exit 3' TERM; while :; do sleep 0.05; done");
+    let mut child = jobs.start("trap 'echo heard > heard; exit 3' TERM; touch ready; while :; do sleep 0.05; done");
+    // Before its trap the signal would end it.
+    wait_until("the trap of the command", PATIENCE, || jobs.0.path("ready").exists());
     signal(child.id(), Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(3));
     assert_eq!(fs::read_to_string(jobs.0.path("heard")).unwrap(), "heard\n");

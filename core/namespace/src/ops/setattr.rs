@@ -44,7 +44,7 @@ impl State {
         if let Some(mode) = request.mode {
             // With a truncation by somebody else than the owner, the kernel asks for what the
             // truncation does anyway.
-            let only_drops = request.size.is_some() && (mode ^ inode.mode) & !set_id_bits(inode.mode) == 0;
+            let only_drops = request.size.is_some() && (mode ^ inode.mode) & MODE_MASK & !set_id_bits(inode.mode) == 0;
             if !only_drops || owns(who, inode) {
                 change_mode(who, inode, &mut changed, mode)?;
             }
@@ -91,6 +91,10 @@ impl State {
         }
         if changed.has_no_metafile() {
             return Err(Status::NotSupported);
+        }
+        if seals && changed.is_directory() {
+            // What another server is deciding about a name would be done to what is sealed.
+            self.transactions.locks.check_entries(handle)?;
         }
         let is_file = changed.kind == FileKind::File;
         if seals && is_file && (self.opens.has_writer(handle, None) || !self.size_is_exact(handle, changed)) {
@@ -214,7 +218,8 @@ fn change_mode(who: &Credentials, inode: &Inode, changed: &mut Inode, mode: u32)
     if who.uid != 0 && !who.in_group(inode.gid) && !who.checked_by_kernel {
         mode &= !MODE_SETGID;
     }
-    changed.mode = mode;
+    // What is not a permission stays.
+    changed.mode = changed.mode & !MODE_MASK | mode;
     Ok(())
 }
 
