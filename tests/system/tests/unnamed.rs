@@ -51,8 +51,11 @@ fn promise_unnamed_files() {
         let listed = |at: &Path| fs::read_dir(at).unwrap().filter(|entry| entry.as_ref().unwrap().file_name() != "split").count();
         assert_eq!((listed(place), listed(&other)), (0, 0), "nobody sees it");
 
+        // Temporary files are made with few rights and get their own before they get a name.
+        file.set_permissions(fs::Permissions::from_mode(0o604)).unwrap();
         let name = place.join("published");
         publish(&file, &name).unwrap();
+        assert_eq!(fs::metadata(&name).unwrap().permissions().mode() & 0o7777, 0o604);
         assert_eq!(publish(&file, &name), Err(Errno::EXIST));
         let theirs = other.join(name.strip_prefix(&mnt).unwrap());
         assert!(fs::read(&theirs).unwrap() == [7; 300_000]);
