@@ -100,11 +100,11 @@ fn a_disk_model_that_is_the_profiles_own_keeps_its_parameters() {
 #[test]
 fn a_deadlock_is_told_in_words_with_the_plan_and_the_case() {
     let message = refusal(&program(&["do = \"recv\"; from = 0; rank = 1; tag = 5", "do = \"barrier\""]));
-    let expected = "p.toml: program: rank 0 waits for ever in its command 1, a barrier; 2 of 2 ranks wait for ever";
+    let expected = "p.toml:15: workload.step.do: program: rank 0 waits for ever in its command 1, a barrier; 2 of 2 ranks wait for ever";
     assert!(message.contains(expected), "{message}");
     let swept = program(&["do = \"recv\"; from = 0; rank = 1; tag = [5, 6]"]);
     let message = refusal(&swept);
-    let expected = "p.toml with workload.step.tag = 5: program: rank 1 waits for ever in its command 1, a receive from rank 0 (tag 5)";
+    let expected = "p.toml:10: workload.step.do: with workload.step.tag = 5: program: rank 1 waits for ever in its command 1, a receive from rank 0 (tag 5)";
     assert!(message.contains(expected), "{message}");
 }
 

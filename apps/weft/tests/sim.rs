@@ -96,7 +96,7 @@ fn errors_in_a_plan_name_line_and_key() {
         ("", "project = \"x\"", "p.toml:9: workload.project: no such key; here may stand access, block, "),
         ("clients = 3", "", "p.toml:4: duplicate key"),
         ("cluster_model = \"x.xml\"", "", "p.toml:4: cluster_model: a plan has a profile or a cluster model, not both"),
-        ("stripe = 0", "", "this cluster cannot be simulated: stripe_bytes must not be 0"),
+        ("stripe = 0", "", "stripe: must be above 0"),
     ];
     for (extra, load, message) in cases {
         let output = run(&plan(extra, load), &[]);

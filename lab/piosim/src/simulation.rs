@@ -184,6 +184,13 @@ impl<'a> Simulation<'a> {
         self.queue.processed()
     }
 
+    /// Number of the application, rank and number of the command (from 0 on) that waits for ever,
+    /// now that nothing is left to happen.
+    pub fn stuck(&self) -> Option<(usize, Rank, usize)> {
+        let first = self.world.tasks.iter().find(|task| task.finished.is_none() && task.is_program())?;
+        Some((first.app as usize, first.rank, first.position.saturating_sub(1)))
+    }
+
     /// The report after the last event.
     ///
     /// # Errors

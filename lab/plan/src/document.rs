@@ -90,6 +90,17 @@ impl<'a> Table<'a> {
         Some((value, name.span()))
     }
 
+    /// Whether a key is there.
+    pub fn has(&self, key: &str) -> bool {
+        self.table.iter().any(|(name, _)| name.get_ref() == key)
+    }
+
+    /// File, line and key, as errors begin.
+    pub fn place(&self, key: &str) -> String {
+        let text = self.error(key, "").to_string();
+        text.trim_end_matches(": ").to_string()
+    }
+
     /// An error about a key (or, if the key is not there, about the table).
     pub fn error(&self, key: &str, message: &str) -> anyhow::Error {
         let span = self.find(key).map_or(self.span.clone(), |(_, span)| span);
@@ -291,6 +302,14 @@ impl Choices {
     /// The choices of a reading that was made before, to make it again.
     pub fn repeat(picked: Vec<(usize, usize)>) -> Choices {
         Choices { picked, ..Choices::default() }
+    }
+
+    /// Combinations that there are if no key of another case stands for more values than in the
+    /// reading that just ended, and the key with the most of them.
+    pub fn combinations(&self) -> (u128, Option<&str>) {
+        let all = self.picked.iter().map(|&(_, count)| count as u128).fold(1, u128::saturating_mul);
+        let most = self.picked.iter().zip(&self.labels).max_by_key(|((_, count), _)| *count);
+        (all, most.map(|(_, (key, _))| key.as_str()))
     }
 
     /// The choices that the next reading begins with.

@@ -57,6 +57,7 @@ const BUILT_IN: [(&str, &str); 43] = [
 
 /// Cases that one plan may have.
 const CASES_MAX: usize = 100_000;
+const CASES_MAX_WIDE: u128 = CASES_MAX as u128 + 1;
 
 /// Where plans and profiles lie: a folder `lab`, and what is built in.
 #[derive(Clone, Debug)]
@@ -187,6 +188,24 @@ impl Plan {
         Ok(profile)
     }
 
+    /// An error about a key with the names of its tables before it. Of several tables of a name the
+    /// first one that has the key is meant.
+    fn error_at(&self, key: &str, message: &str) -> anyhow::Error {
+        let find = || {
+            let (mut table, mut rest) = (self.root().ok()?, key);
+            while let Some((name, inner)) = rest.split_once('.') {
+                let next = inner.split('.').next().unwrap_or(inner);
+                table = match table.tables(name) {
+                    Ok(tables) => tables.into_iter().find(|table| table.has(next))?,
+                    Err(_) => table.table(name).ok()?,
+                };
+                rest = inner;
+            }
+            Some(table.error(rest, message))
+        };
+        find().unwrap_or_else(|| anyhow!("{}: {key}: {message}", self.name))
+    }
+
     /// All cases; `read` reads one.
     ///
     /// # Errors
@@ -198,6 +217,9 @@ impl Plan {
         loop {
             let picked = choices.picked();
             read(&plan, &mut choices)?;
+            if let (CASES_MAX_WIDE.., Some(key)) = choices.combinations() {
+                return Err(plan.error_at(key, &format!("with its values there are more than {CASES_MAX} cases")));
+            }
             let (parameters, more) = choices.next_case();
             cases.push(CaseSource { plan: plan.clone(), picked, parameters });
             if !more {

@@ -13,6 +13,11 @@ pub fn bytes(value: &DeValue<'_>) -> Result<u64, String> {
     }
 }
 
+/// What `read` reads, if it is above 0: a bandwidth, a size, a number of revolutions.
+pub fn above_zero<T: PartialOrd + Default>(read: impl Fn(&DeValue<'_>) -> Result<T, String>) -> impl Fn(&DeValue<'_>) -> Result<T, String> {
+    move |value| read(value).and_then(|number| if number > T::default() { Ok(number) } else { Err("must be above 0".to_string()) })
+}
+
 /// A count that fits 32 bits and is not 0.
 pub fn count(value: &DeValue<'_>) -> Result<u32, String> {
     let number = integer(value)?;
@@ -26,6 +31,9 @@ pub fn up_to(value: &DeValue<'_>, most: u32) -> Result<u32, String> {
         Err(problem) => problem,
     })
 }
+
+/// The longest time of a plan, seconds: eleven days. Beyond that virtual time could overflow.
+const SECONDS_MAX: f64 = 1e6;
 
 /// Seconds: `"200us"`, `"1.5 ms"`, `"2s"`, or a number of seconds.
 pub fn seconds(value: &DeValue<'_>) -> Result<f64, String> {
@@ -41,7 +49,8 @@ pub fn seconds(value: &DeValue<'_>) -> Result<f64, String> {
     };
     let number: f64 = number.trim().parse().map_err(|_| wrong())?;
     // Divided, not multiplied with a rounded fraction: "200us" is the same double as 200e-6.
-    Some(number / divisor).filter(|seconds| seconds.is_finite() && *seconds >= 0.0).ok_or_else(wrong)
+    let seconds = Some(number / divisor).filter(|seconds| seconds.is_finite() && *seconds >= 0.0).ok_or_else(wrong)?;
+    if seconds > SECONDS_MAX { Err(format!("{written} is longer than {SECONDS_MAX} s")) } else { Ok(seconds) }
 }
 
 /// A number that may have a fraction.
@@ -94,7 +103,7 @@ mod tests {
         for (text, expected) in [("\"200us\"", 200e-6), ("\"10 ms\"", 0.01), ("1", 1.0), ("0.5", 0.5), ("\"3ns\"", 3e-9), ("\"2s\"", 2.0)] {
             assert_eq!(seconds(DeValue::parse(text).expect("TOML").get_ref()), Ok(expected), "{text}");
         }
-        for bad in ["\"fast\"", "\"-1s\"", "true", "inf", "\"1 h\""] {
+        for bad in ["\"fast\"", "\"-1s\"", "true", "inf", "\"1 h\"", "\"1000001s\""] {
             assert!(seconds(DeValue::parse(bad).expect("TOML").get_ref()).is_err(), "{bad}");
         }
     }

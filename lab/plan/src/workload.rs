@@ -55,6 +55,9 @@ pub fn read(table: &Table<'_>, kind: Kind, clients: u32, choices: &mut Choices) 
             };
             let dirs = table.swept("directories", choices, |value| name(value, &Dirs::ALL))?.unwrap_or(Dirs::Shared);
             let told = table.value("measure", |value| names(value, &WorkStep::ALL))?;
+            if told.as_ref().is_some_and(Vec::is_empty) {
+                return Err(table.error("measure", "names nothing to measure"));
+            }
             let protocol = table.swept("protocol", choices, |value| name(value, &Protocol::ALL))?.unwrap_or(Protocol::Weft);
             let items = items(table, choices)?;
             let no_metafile = table.swept("no_metafile", choices, truth)?.unwrap_or(false);

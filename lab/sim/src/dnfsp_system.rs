@@ -9,7 +9,7 @@ use toml::de::DeValue;
 use weft_model::TieOrder;
 use weft_piosim::ClusterConfig;
 use weft_plan::document::{Choices, Table};
-use weft_plan::units::{bytes, name, up_to};
+use weft_plan::units::{above_zero, bytes, name, up_to};
 use weft_yardsticks::dnfsp::{DnfspConfig, Scheme, run};
 
 use crate::cluster::{Layered, nanos};
@@ -36,8 +36,8 @@ pub fn read<'a>(
     let scheme = section.required("scheme", |value| name(value, &SCHEMES))?;
     let meta_servers = section.required("meta_servers", |value| up_to(value, 10_000))?;
     let (service, search) = (section.required("service", nanos)?, section.required("search", nanos)?);
-    let chunk_bytes = section.required("chunk", bytes)?;
-    let disk_bandwidth = section.required("disk_bandwidth", bytes)?;
+    let chunk_bytes = section.required("chunk", above_zero(bytes))?;
+    let disk_bandwidth = section.required("disk_bandwidth", above_zero(bytes))?;
     section.finish()?;
     let [table] = workloads else {
         return Err(root.error("workload", "the model of dNFSp runs one workload at a time"));

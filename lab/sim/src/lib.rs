@@ -22,6 +22,8 @@ mod thesis;
 mod trace;
 mod weft_system;
 mod workload;
+#[cfg(test)]
+mod wrong_plans;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -138,7 +138,7 @@ impl Place {
 ///
 /// # Errors
 /// Names file, line and key of what is wrong.
-pub fn read(table: &Table<'_>, clients: u32, choices: &mut Choices) -> Result<Application> {
+pub fn read(table: &Table<'_>, clients: u32, places: &mut Vec<(Option<u32>, u64, String)>, choices: &mut Choices) -> Result<Application> {
     let ranks = table.swept("ranks", choices, |value| up_to(value, RANKS_MAX))?.unwrap_or(clients);
     let turns = u64::from(table.swept("turns", choices, count)?.unwrap_or(1));
     let mut app = Application::new("program", ranks);
@@ -155,6 +155,7 @@ pub fn read(table: &Table<'_>, clients: u32, choices: &mut Choices) -> Result<Ap
         return Err(table.error("step", "is missing: a program needs at least one [[workload.step]]"));
     }
     let steps = tables.iter().map(|table| step(table, ranks, &files, choices)).collect::<Result<Vec<_>>>()?;
+    places.extend(steps.iter().zip(&tables).map(|(step, table)| (step.rank, step.times, table.place("do"))));
     let times = |step: &Step| u128::from(turns) * u128::from(step.times) * if step.rank.is_some() { 1 } else { u128::from(ranks) };
     if steps.iter().map(times).sum::<u128>() > u128::from(COMMANDS_MAX) {
         return Err(table.error("turns", &format!("the program has more than {COMMANDS_MAX} commands")));
@@ -162,6 +163,7 @@ pub fn read(table: &Table<'_>, clients: u32, choices: &mut Choices) -> Result<Ap
     if steps.iter().map(|step| times(step) * u128::from(step.place.blocks)).sum::<u128>() > u128::from(BLOCKS_MAX) {
         return Err(table.error("turns", &format!("the program names more than {BLOCKS_MAX} blocks")));
     }
+    check_requests(&steps, &tables)?;
     let mut open = vec![vec![false; files.len()]; ranks as usize];
     for turn in 0..turns {
         for (step, table) in steps.iter().zip(&tables) {
@@ -178,6 +180,18 @@ pub fn read(table: &Table<'_>, clients: u32, choices: &mut Choices) -> Result<Ap
         }
     }
     Ok(app)
+}
+
+/// Refuses to wait for what no step before began.
+fn check_requests(steps: &[Step], tables: &[Table<'_>]) -> Result<()> {
+    for (number, (step, table)) in steps.iter().zip(tables).enumerate() {
+        let is_same_rank = |other: &Step| other.rank.is_none() || step.rank.is_none() || other.rank == step.rank;
+        let begun = |request: &u32| steps[..number].iter().any(|other| other.request == Some(*request) && is_same_rank(other));
+        if let Some(request) = step.requests.iter().find(|request| !begun(request)) {
+            return Err(table.error("requests", &format!("no step before has request = {request}")));
+        }
+    }
+    Ok(())
 }
 
 fn step(table: &Table<'_>, ranks: u32, files: &[String], choices: &mut Choices) -> Result<Step> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use weft_hdtrace::{Project, Trace, trace_file};
@@ -185,14 +185,13 @@ fn model(
     for (run, tie_order) in orders.into_iter().enumerate() {
         let config = ClusterConfig { tie_order, ..config.clone() };
         let placed = workloads.iter().map(|load| Placed { application: &load.application, nodes: load.nodes.clone() }).collect();
-        let describe = || source.describe();
-        let simulation = Simulation::with_applications(&config, placed).map_err(anyhow::Error::msg).with_context(describe)?;
+        let simulation = Simulation::with_applications(&config, placed).map_err(anyhow::Error::msg).with_context(|| source.describe())?;
         let trace = trace.filter(|_| run == 0);
         let result = match trace {
             Some(_) => simulation.run_recorded(),
             None => simulation.run().map(|report| (report, Recording::default())),
         };
-        let (report, recording) = result.map_err(anyhow::Error::msg).with_context(describe)?;
+        let (report, recording) = result.map_err(|problem| anyhow!("{}{problem}", place(source, &config, workloads)))?;
         reports.push(report);
         if let Some(folder) = trace {
             for (place, load) in (0..).zip(workloads) {
@@ -211,6 +210,20 @@ fn model(
         row.tie_seeds = Some(reports.len());
     }
     Ok(vec![serde_json::to_value(row).context("a result that is no JSON")?])
+}
+
+/// Where the program that waits for ever stands, and in which case. What failed is run once more:
+/// a simulation that ends well has no use for its places.
+fn place(source: &CaseSource, config: &ClusterConfig, workloads: &[Load]) -> String {
+    let placed = workloads.iter().map(|load| Placed { application: &load.application, nodes: load.nodes.clone() }).collect();
+    let stuck = Simulation::with_applications(config, placed).ok().and_then(|mut simulation| {
+        while simulation.step() {}
+        simulation.stuck()
+    });
+    let Some((application, rank, command)) = stuck else { return format!("{}: ", source.describe()) };
+    let values: Vec<String> = source.parameters.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    let case = if values.is_empty() { String::new() } else { format!("with {}: ", values.join(", ")) };
+    format!("{}: {case}", workloads[application].places.of(rank, command))
 }
 
 /// The value of a swept key: a number if it looks like one.

@@ -18,7 +18,7 @@ use weft_plan::workload;
 use weft_rt_sim::Profile;
 use weft_rt_sim::models::{CpuProfile, DiskProfile, NetProfile, ProcessProfile, SeekProfile};
 use weft_virtual_cluster::{ClusterShape, Durability, Engine, PhaseReport, TracedRun};
-use weft_workload::Workload;
+use weft_workload::{Items, Workload};
 
 use crate::cluster::{Layered, nanos};
 
@@ -59,6 +59,12 @@ pub fn read<'a>(
     };
     let planned = root.swept("seed", choices, integer)?;
     shape.seed = seed.or(planned).unwrap_or(shape.seed);
+    let layout = weft_base::Layout { stripe_bytes: shape.stripe_bytes, width: shape.data, first: 0, generation: 1 };
+    if weft_layout::check(&layout).is_err() {
+        let problem =
+            format!("no stripes of {} bytes over {} servers: a power of two from 4 KiB to 64 MiB", shape.stripe_bytes, shape.data);
+        return Err(root.error("stripe", &problem));
+    }
     let mut section = Layered::open(root, profile, "weft", choices)?;
     if let Some(servers) = section.get("metadata_servers", count)? {
         shape.meta = small("weft.metadata_servers", servers)?;
@@ -71,6 +77,9 @@ pub fn read<'a>(
     }
     let strips = |value: &DeValue<'_>| Strips::parse(&text(value)?).map_err(|problem| problem.to_string());
     shape.strips = section.get("strips", strips)?.map(Arc::new);
+    if let Some(strips) = shape.strips.as_ref().filter(|strips| strips.width() > shape.data) {
+        return Err(section.error("strips", &format!("{} data servers are needed, there are {}", strips.width(), shape.data)));
+    }
     section.set("flush_each", &mut shape.flush_each, truth)?;
     if shape.flush_each && (shape.storage, shape.contracts.first) != (Engine::Journal, Durability::Sync) {
         return Err(root.table("weft")?.error("flush_each", "is for the engine journal with durability sync"));
@@ -87,6 +96,13 @@ pub fn read<'a>(
     let work = workload::read(table, kind, config.clients, choices)?;
     if work.procs != config.clients {
         return Err(table.error("ranks", "each client of Weft is one rank: leave this away"));
+    }
+    let unknown = ["items", "naming", "tree_depth", "tree_branching"].into_iter().find(|key| table.has(key));
+    if let Some(key) = unknown.filter(|_| work.items != Items::default()) {
+        return Err(table.error(key, "is for `weft bench run`: clients in virtual time have no such work"));
+    }
+    if matches!(kind, workload::Kind::Files) && work.size > work.block {
+        return Err(table.error("size", &format!("clients in virtual time make whole files of at most {} bytes", work.block)));
     }
     table.finish()?;
     Ok(WeftCase { shape, work: Workload { depth, fsync: true, ..work } })

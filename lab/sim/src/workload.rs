@@ -45,6 +45,34 @@ pub struct Load {
     pub application: Application,
     /// Client node of each rank.
     pub nodes: Vec<u32>,
+    /// Where it stands in the plan.
+    pub places: Places,
+}
+
+/// Files, lines and keys of an application, for errors when it runs.
+#[derive(Default)]
+pub struct Places {
+    /// Of the table.
+    pub table: String,
+    /// Of each step of a program, with the rank that alone does it and how often it is done in a
+    /// turn.
+    pub steps: Vec<(Option<u32>, u64, String)>,
+}
+
+impl Places {
+    /// The step that is command `number` (from 0 on) of a rank; the table if it has no steps.
+    pub fn of(&self, rank: u32, number: usize) -> &str {
+        let own: Vec<&(Option<u32>, u64, String)> = self.steps.iter().filter(|(only, ..)| only.is_none_or(|only| only == rank)).collect();
+        let turn: u64 = own.iter().map(|(_, times, _)| times).sum();
+        let mut left = number as u64 % turn.max(1);
+        for (_, times, place) in own {
+            match left.checked_sub(*times) {
+                Some(rest) => left = rest,
+                None => return place,
+            }
+        }
+        &self.table
+    }
 }
 
 /// Reads a `[[workload]]`. Files are looked for beside the plan, in `folder`. A seed given on the
@@ -57,9 +85,10 @@ pub fn read(table: &Table<'_>, config: &ClusterConfig, folder: &Path, seed: Opti
     let first = table.swept("first_client", choices, integer)?.unwrap_or(0);
     let planned = table.swept("seed", choices, integer)?;
     let mut random = Lcg48::new(seed.or(planned).unwrap_or(0));
+    let mut places = Places { table: table.place("kind"), steps: Vec::new() };
     let application = match kind {
         Kind::HdTrace => traced(table, folder, choices)?,
-        Kind::Program => program::read(table, config.clients, choices)?,
+        Kind::Program => program::read(table, config.clients, &mut places.steps, choices)?,
         Kind::Database => database(table, config, choices)?.application(&mut random),
         Kind::Blocks(kind) => transfer(&workload::read(table, kind, config.clients, choices)?, config, &mut random),
     };
@@ -71,7 +100,7 @@ pub fn read(table: &Table<'_>, config: &ClusterConfig, folder: &Path, seed: Opti
         return Err(table.error("first_client", &message));
     }
     let nodes = (0..ranks).map(|rank| u32::try_from((first + rank) % clients).expect("less than the number of clients")).collect();
-    Ok(Load { application, nodes })
+    Ok(Load { application, nodes, places })
 }
 
 /// The one step of the workload that is measured: writing or reading.
@@ -96,6 +125,9 @@ fn database(table: &Table<'_>, config: &ClusterConfig, choices: &mut Choices) ->
         per_operation: u64::from(table.swept("per_operation", choices, count)?.unwrap_or(1)),
         access: table.swept("access", choices, |value| name(value, &ALL_ACCESSES))?.unwrap_or(AccessKind::ReadWrite),
     };
+    if database.turn_bytes < database.element_bytes {
+        return Err(table.error("turn", &format!("has no element of {} bytes", database.element_bytes)));
+    }
     if database.element_bytes == 0 || database.file_bytes < database.element_bytes {
         return Err(table.error("element", "must be at least 1 byte and at most the file"));
     }

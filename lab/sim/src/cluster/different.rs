@@ -53,7 +53,8 @@ pub fn read<'a>(file: &'a Plan, plan: &Table<'a>, config: &mut ClusterConfig, ch
             let mut server = config.server.clone();
             sections::disk(Layered::open(&table, profile.as_ref(), "disk", choices)?, &mut server, Some(&config.server.disk))?;
             let usual = usual_layer(&config.server.cache_layer);
-            sections::server(Layered::open(&table, profile.as_ref(), "server", choices)?, &mut server, usual, None)?;
+            let others = sections::Others { usual, packet: config.packet_bytes, answers: &mut config.answers_written };
+            sections::server(Layered::open(&table, profile.as_ref(), "server", choices)?, &mut server, others, false)?;
             config.exceptions.servers.extend(servers.iter().map(|&number| (number, server.clone())));
         }
         table.finish()?;

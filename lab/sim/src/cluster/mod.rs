@@ -7,7 +7,7 @@ mod switches;
 #[cfg(test)]
 mod tests;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use toml::de::DeValue;
 use weft_model::TieOrder;
 use weft_piosim::{Allreduce, Bcast, ClusterConfig, Collective, Commands, Exchange, Reduce, Striping};
@@ -15,7 +15,7 @@ use weft_sched::LayerKind;
 
 use weft_plan::document::{Choices, Table};
 use weft_plan::files::Plan;
-use weft_plan::units::{bytes, name, seconds, up_to};
+use weft_plan::units::{above_zero, bytes, name, seconds, up_to};
 
 const STRIPING: [(&str, Striping); 2] = [("simple", Striping::Simple), ("slipped", Striping::Slipped)];
 /// Whether the accidents of the program of 2009 are repeated: order of simultaneous events, of
@@ -54,7 +54,7 @@ pub fn ties(plan: &Table<'_>, seed: Option<u64>, choices: &mut Choices) -> Resul
 
 /// Whose rules a cache layer follows.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum LayerRules {
+pub enum LayerRules {
     Of2009,
     Today,
 }
@@ -102,6 +102,14 @@ impl<'p, 'a> Layered<'p, 'a> {
         }
     }
 
+    /// An error about a key of the plan, or of the profile if only that has it.
+    pub fn error(&self, key: &str, message: &str) -> anyhow::Error {
+        match &self.profile {
+            Some(profile) if profile.has(key) && !self.plan.has(key) => profile.error(key, message),
+            _ => self.plan.error(key, message),
+        }
+    }
+
     /// Keys of the profile that mean nothing here.
     fn skip(&self, keys: &[&str]) -> Result<()> {
         for (profile, key) in self.profile.iter().flat_map(|profile| keys.iter().map(move |key| (profile, key))) {
@@ -143,7 +151,7 @@ pub fn read<'a>(
     if behaviour == TieOrder::Natural {
         config = config.natural();
     }
-    if let Some(stripe) = plan.swept("stripe", choices, bytes)? {
+    if let Some(stripe) = plan.swept("stripe", choices, above_zero(bytes))? {
         config.stripe_bytes = stripe;
     }
     if let Some(striping) = plan.swept("striping", choices, |value| name(value, &STRIPING))? {
@@ -156,7 +164,7 @@ pub fn read<'a>(
     if let Some(collective) = plan.swept("collective", choices, |value| name(value, &Collective::ALL))? {
         config.collective = collective;
     }
-    if let Some(buffer) = plan.swept("collective_buffer", choices, bytes)? {
+    if let Some(buffer) = plan.swept("collective_buffer", choices, above_zero(bytes))? {
         config.collective_buffer_bytes = buffer;
     }
     if let Some(exchange) = plan.swept("exchange", choices, |value| name(value, &EXCHANGES))? {
@@ -168,8 +176,10 @@ pub fn read<'a>(
     sections::disk(Layered::open(plan, profile, "disk", choices)?, &mut config.server, known.as_ref())?;
     let usual = if config.tie_order == TieOrder::Thesis { LayerRules::Of2009 } else { LayerRules::Today };
     let section = Layered::open(plan, profile, "server", choices)?;
-    sections::server(section, &mut config.server, (LayerKind::default(), usual), Some(&mut config.answers_written))?;
-    config.check().map_err(anyhow::Error::msg).context("this cluster cannot be simulated")?;
+    let others =
+        sections::Others { usual: (LayerKind::default(), usual), packet: config.packet_bytes, answers: &mut config.answers_written };
+    sections::server(section, &mut config.server, others, true)?;
+    config.check().map_err(|problem| plan.error(if has_model { "cluster_model" } else { "profile" }, &problem))?;
     different::read(file, plan, &mut config, choices)?;
     switches::read(plan, &mut config, choices)?;
     Ok(config)

@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 use toml::de::DeValue;
-use weft_model::{CpuModel, DiskModel, NetworkModel, Topology};
+use weft_model::{CpuModel, DiskModel, NetworkModel, SWITCHES_MAX, Topology};
 use weft_piosim::server::Ram;
 use weft_piosim::{CacheLayerConfig, ClusterConfig, NodeConfig, ServerConfig};
 use weft_plan::document::integer;
-use weft_plan::units::{bytes, count, name, number, seconds};
+use weft_plan::units::{above_zero, bytes, count, name, number, seconds};
 use weft_sched::LayerKind;
 use weft_sched::classic::{ClassicConfig, DelayedWrites, PickRule};
 use weft_sched::improved::{Delay, ImprovedConfig};
@@ -85,12 +85,28 @@ impl DiskKind {
     }
 }
 
+/// Revolutions a minute: from one a second to more than disks could stand.
+fn revolutions(value: &DeValue<'_>) -> Result<f64, String> {
+    number(value).and_then(|rpm| if (60.0..=1e6).contains(&rpm) { Ok(rpm) } else { Err(format!("{rpm} is not between 60 and 1000000")) })
+}
+
+/// A share above 0, at most 1.
+fn share(value: &DeValue<'_>) -> Result<f64, String> {
+    number(value)
+        .and_then(|share| if share > 0.0 && share <= 1.0 { Ok(share) } else { Err(format!("{share} is not above 0 and at most 1")) })
+}
+
+/// The size of a packet.
+fn packet(value: &DeValue<'_>) -> Result<u64, String> {
+    above_zero(bytes)(value).and_then(|packet| if packet < 4 << 30 { Ok(packet) } else { Err("must be below 4 GiB".to_string()) })
+}
+
 /// `[node]`.
 pub fn node(mut section: Layered<'_, '_>, node: &mut NodeConfig) -> Result<()> {
     let CpuModel { cpus, instructions_per_second } = &mut node.cpu;
     section.set("cpus", cpus, count)?;
-    section.set("instructions_per_second", instructions_per_second, integer)?;
-    section.set("internal_bandwidth", &mut node.card.internal_bandwidth, bytes)?;
+    section.set("instructions_per_second", instructions_per_second, above_zero(integer))?;
+    section.set("internal_bandwidth", &mut node.card.internal_bandwidth, above_zero(bytes))?;
     section.finish()
 }
 
@@ -98,11 +114,14 @@ pub fn node(mut section: Layered<'_, '_>, node: &mut NodeConfig) -> Result<()> {
 pub fn network(mut section: Layered<'_, '_>, config: &mut ClusterConfig) -> Result<()> {
     link(&mut section, &mut config.node)?;
     section.set("model", &mut config.network, |value| name(value, &NETWORKS))?;
-    section.set("switch_bandwidth", &mut config.switch_bandwidth, bytes)?;
-    section.set("packet", &mut config.packet_bytes, bytes)?;
+    section.set("switch_bandwidth", &mut config.switch_bandwidth, above_zero(bytes))?;
+    section.set("packet", &mut config.packet_bytes, packet)?;
     section.set("eager", &mut config.eager_bytes, bytes)?;
     if let Some(nodes_per_rack) = section.get("nodes_per_rack", count)? {
-        config.topology = Topology::Racks { nodes_per_rack, uplink_bandwidth: section.required("uplink_bandwidth", bytes)? };
+        config.topology = Topology::Racks { nodes_per_rack, uplink_bandwidth: section.required("uplink_bandwidth", above_zero(bytes))? };
+        if (config.clients + config.servers).div_ceil(nodes_per_rack) >= SWITCHES_MAX {
+            return Err(section.error("nodes_per_rack", &format!("makes {SWITCHES_MAX} racks or more")));
+        }
     }
     section.finish()
 }
@@ -115,7 +134,7 @@ pub fn own_link(mut section: Layered<'_, '_>, node: &mut NodeConfig) -> Result<(
 }
 
 fn link(section: &mut Layered<'_, '_>, node: &mut NodeConfig) -> Result<()> {
-    section.set("link_bandwidth", &mut node.card.link_bandwidth, bytes)?;
+    section.set("link_bandwidth", &mut node.card.link_bandwidth, above_zero(bytes))?;
     section.set("link_latency", &mut node.card.link_latency, seconds)
 }
 
@@ -143,53 +162,70 @@ fn parameters(section: &mut Layered<'_, '_>, kind: DiskKind, known: Option<&Disk
     let mut fill = Fill { section, must: known.is_none() };
     match &mut disk {
         DiskModel::Refined { rpm, average_seek, track_seek, bandwidth, close_bytes } => {
-            fill.value("rpm", rpm, number)?;
+            fill.value("rpm", rpm, revolutions)?;
             fill.value("average_seek", average_seek, seconds)?;
             fill.value("track_seek", track_seek, seconds)?;
-            fill.value("bandwidth", bandwidth, bytes)?;
+            fill.value("bandwidth", bandwidth, above_zero(bytes))?;
             fill.value("near", close_bytes, bytes)?;
         }
         DiskModel::Simple { access, bandwidth } => {
             fill.value("access", access, seconds)?;
-            fill.value("bandwidth", bandwidth, bytes)?;
+            fill.value("bandwidth", bandwidth, above_zero(bytes))?;
         }
         DiskModel::Ssd { page_bytes, block_pages, channels, page_read, page_program, block_erase, erased_bytes, spare, bandwidth } => {
-            fill.value("page", page_bytes, bytes)?;
-            fill.value("block_pages", block_pages, integer)?;
-            fill.value("channels", channels, integer)?;
+            fill.value("page", page_bytes, above_zero(bytes))?;
+            fill.value("block_pages", block_pages, above_zero(integer))?;
+            fill.value("channels", channels, above_zero(integer))?;
             fill.value("page_read", page_read, seconds)?;
             fill.value("page_program", page_program, seconds)?;
             fill.value("block_erase", block_erase, seconds)?;
             fill.value("erased", erased_bytes, bytes)?;
-            fill.value("spare", spare, number)?;
-            fill.value("bandwidth", bandwidth, bytes)?;
+            fill.value("spare", spare, share)?;
+            fill.value("bandwidth", bandwidth, above_zero(bytes))?;
         }
         DiskModel::Ram { latency, bandwidth } => {
             fill.value("latency", latency, seconds)?;
-            fill.value("bandwidth", bandwidth, bytes)?;
+            fill.value("bandwidth", bandwidth, above_zero(bytes))?;
         }
     }
     Ok(disk)
 }
 
+/// What the servers of a section have in common with all others.
+pub struct Others<'o> {
+    /// The cache layer, if the section does not say.
+    pub usual: (LayerKind, LayerRules),
+    /// Bytes of a packet.
+    pub packet: u64,
+    /// Writes are answered when they are on disk.
+    pub answers: &'o mut bool,
+}
+
 /// `[server]`: `rules = "2009"` (the default with `behaviour = "2009"`) or `"today"`, those of the
-/// real data server. Some keys belong to one of them. `answers` is for all servers or for none.
-pub fn server(
-    mut section: Layered<'_, '_>,
-    server: &mut ServerConfig,
-    (usual_kind, usual_rules): (LayerKind, LayerRules),
-    answers_written: Option<&mut bool>,
-) -> Result<()> {
-    section.set("memory", &mut server.memory_bytes, bytes)?;
-    if let Some(answers_written) = answers_written {
-        section.set("answers", answers_written, |value| name(value, &ANSWERS))?;
+/// real data server. Some keys belong to one of them. `answers` is for all servers or for none: a
+/// section that is not `is_for_all` is that of some.
+pub fn server(mut section: Layered<'_, '_>, server: &mut ServerConfig, others: Others<'_>, is_for_all: bool) -> Result<()> {
+    let Others { usual: (usual_kind, usual_rules), packet, answers } = others;
+    section.set("memory", &mut server.memory_bytes, above_zero(bytes))?;
+    if server.memory_bytes <= packet {
+        return Err(section.error("memory", &format!("must be more than a packet of {packet} bytes, or no write could be accepted")));
+    }
+    if is_for_all {
+        section.set("answers", answers, |value| name(value, &ANSWERS))?;
     } else {
         section.skip(&["answers"])?;
     }
     memory(&mut section, server)?;
+    if server.read_cache_bytes >= server.memory_bytes - packet {
+        return Err(section.error("read_cache", "must leave more than a packet of the memory"));
+    }
     let kind = section.get("cache_layer", |value| name(value, &LAYERS))?.unwrap_or(usual_kind);
     let rules = section.get("rules", |value| name(value, &LAYER_RULES))?.unwrap_or(usual_rules);
-    let granularity = section.get("granularity", bytes)?;
+    if *answers && rules == LayerRules::Of2009 {
+        let key = if is_for_all { "answers" } else { "rules" };
+        return Err(section.error(key, "writes are answered when they are on disk only with rules = \"today\""));
+    }
+    let granularity = section.get("granularity", above_zero(bytes))?;
     let delayed_bytes = section.get("delayed_bytes", bytes)?;
     let delayed_pause = section.get("delayed_pause", nanos)?;
     let is_delayed = delayed_bytes.is_some() || delayed_pause.is_some();
@@ -217,6 +253,10 @@ pub fn server(
             section.set("read_deadline", &mut improved.read_deadline_ns, nanos)?;
             section.set("write_deadline", &mut improved.write_deadline_ns, nanos)?;
             section.set("read_reserve", &mut improved.read_reserve, bytes)?;
+            if kind != LayerKind::None && server.memory_bytes - packet <= improved.read_reserve {
+                let problem = format!("{} bytes of the memory for reads leave no packet for writes", improved.read_reserve);
+                return Err(section.error("read_reserve", &problem));
+            }
             CacheLayerConfig::improved(kind, &server.disk, improved)
         }
     };
@@ -227,14 +267,14 @@ pub fn server(
 fn memory(section: &mut Layered<'_, '_>, server: &mut ServerConfig) -> Result<()> {
     section.set("read_cache", &mut server.read_cache_bytes, bytes)?;
     let latency = section.get("memory_latency", seconds)?;
-    let bandwidth = section.get("memory_bandwidth", bytes)?;
+    let bandwidth = section.get("memory_bandwidth", above_zero(bytes))?;
     match (latency, bandwidth) {
         (Some(latency), Some(bandwidth)) => server.ram = Some(Ram { latency, bandwidth }),
         (None, None) => {}
         (Some(_), None) => return Err(section.plan.error("memory_bandwidth", "is missing: memory_latency needs it")),
         (None, Some(_)) => return Err(section.plan.error("memory_latency", "is missing: memory_bandwidth needs it")),
     }
-    let window = section.get("arrival_window", bytes)?;
+    let window = section.get("arrival_window", above_zero(bytes))?;
     match section.get("arrivals", |value| name(value, &ARRIVALS))? {
         Some(true) => server.arrival_window = Some(window.or(server.arrival_window).unwrap_or(ARRIVAL_WINDOW)),
         Some(false) => server.arrival_window = None,

@@ -2,12 +2,11 @@
 //! connected.
 
 use anyhow::Result;
-use toml::de::DeValue;
 use weft_model::units::nanos;
 use weft_model::{Link, SWITCHES_MAX, Switches, Topology};
 use weft_piosim::ClusterConfig;
 use weft_plan::document::{Choices, Table, text};
-use weft_plan::units::{bytes, numbers, seconds};
+use weft_plan::units::{above_zero, bytes, numbers, seconds};
 
 /// Nodes that no switch has been named for.
 const NOWHERE: u32 = u32::MAX;
@@ -36,7 +35,7 @@ pub fn read(plan: &Table<'_>, config: &mut ClusterConfig, choices: &mut Choices)
             return Err(table.error("name", &format!("another switch is named \"{name}\"")));
         }
         names.push(name);
-        switches.bandwidths.push(Some(table.swept("bandwidth", choices, positive)?.unwrap_or(config.switch_bandwidth)));
+        switches.bandwidths.push(Some(table.swept("bandwidth", choices, above_zero(bytes))?.unwrap_or(config.switch_bandwidth)));
         for client in table.swept("clients", choices, numbers)?.unwrap_or_default() {
             if client >= config.clients {
                 return Err(table.error("clients", &format!("there is no client {client}, there are 0 to {}", config.clients - 1)));
@@ -95,13 +94,8 @@ fn link(table: &Table<'_>, names: &[String], config: &ClusterConfig, choices: &m
     if ends[0] == ends[1] {
         return Err(table.error("between", "connects a switch with itself"));
     }
-    let bandwidth = table.swept("bandwidth", choices, positive)?.unwrap_or(config.node.card.link_bandwidth);
+    let bandwidth = table.swept("bandwidth", choices, above_zero(bytes))?.unwrap_or(config.node.card.link_bandwidth);
     let latency = table.swept("latency", choices, seconds)?.unwrap_or(config.node.card.link_latency);
     table.finish()?;
     Ok(Link { ends, bandwidth, latency: nanos(latency) })
-}
-
-/// A bandwidth that is not 0.
-fn positive(value: &DeValue<'_>) -> Result<u64, String> {
-    bytes(value).and_then(|bandwidth| if bandwidth > 0 { Ok(bandwidth) } else { Err("must not be 0".to_string()) })
 }

@@ -8,6 +8,7 @@ use weft_trace::merge::merge;
 use weft_workload::{Sharing, Workload};
 
 use super::*;
+use crate::workload::Places;
 
 #[test]
 fn files_hold_every_command_every_access_with_its_seek_and_every_byte() {
@@ -17,7 +18,7 @@ fn files_hold_every_command_every_access_with_its_seek_and_every_byte() {
     let config = ClusterConfig::thesis(2, 3, LayerKind::Aggregation);
     let (report, recording) = Simulation::new(&config, &application).expect("sound").run_recorded().expect("ends");
     let commands: usize = application.programs.iter().map(|program| program.commands.len()).sum();
-    let workloads = [Load { nodes: vec![0, 1], application }];
+    let workloads = [Load { nodes: vec![0, 1], application, places: Places::default() }];
     let dir = tempfile::tempdir().expect("a directory");
     write(dir.path(), &workloads, 3, &recording).expect("written");
     let names = ["client0", "client1", "server0", "server1", "server2"];
@@ -47,7 +48,7 @@ fn explained(config: &ClusterConfig, application: Application) -> (Report, Expla
     let (report, recording) = Simulation::new(config, &application).expect("sound").run_recorded().expect("ends");
     let nodes = (0..application.ranks()).map(|rank| rank % config.clients).collect();
     let dir = tempfile::tempdir().expect("a directory");
-    write(dir.path(), &[Load { nodes, application }], config.servers, &recording).expect("written");
+    write(dir.path(), &[Load { nodes, application, places: Places::default() }], config.servers, &recording).expect("written");
     let files = std::fs::read_dir(dir.path()).expect("is there").map(|entry| entry.expect("is there").path());
     let files: Vec<_> = files.map(|path| TraceFile::read(&std::fs::read(path).expect("is there")).expect("sound")).collect();
     let merged = merge(files);
@@ -138,7 +139,7 @@ fn a_message_is_known_where_it_was_sent_and_where_it_was_taken() {
     let config = ClusterConfig::thesis(3, 1, LayerKind::None);
     let (_, recording) = Simulation::new(&config, &application).expect("sound").run_recorded().expect("ends");
     let dir = tempfile::tempdir().expect("a directory");
-    write(dir.path(), &[Load { nodes: vec![0, 1, 2], application }], 1, &recording).expect("written");
+    write(dir.path(), &[Load { nodes: vec![0, 1, 2], application, places: Places::default() }], 1, &recording).expect("written");
     let read = |rank: u32| {
         let path = dir.path().join(format!("client{rank}.wtrace"));
         TraceFile::read(&std::fs::read(path).expect("is there")).expect("sound")
