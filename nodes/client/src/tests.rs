@@ -6,5 +6,6 @@ mod many;
 mod namespace;
 mod partitions;
 mod sizes;
+mod trash;
 mod trees;
 pub(crate) mod world;

@@ -38,6 +38,7 @@ mod status;
 mod sweep;
 pub mod top;
 mod trace;
+mod trash;
 mod umount;
 mod up;
 mod watch;
@@ -93,6 +94,7 @@ enum Command {
     Mkdir(mkdir::Args),
     Create(create::Args),
     Rm(rm::Args),
+    Trash(trash::Args),
     Mv(mv::Args),
     Ln(ln::Args),
     Xattr(xattr::Args),
@@ -156,6 +158,7 @@ impl Cli {
             Command::Mkdir(args) => args.run(common),
             Command::Create(args) => args.run(common),
             Command::Rm(args) => args.run(common),
+            Command::Trash(args) => args.run(common),
             Command::Mv(args) => args.run(common),
             Command::Ln(args) => args.run(common),
             Command::Xattr(args) => args.run(common),

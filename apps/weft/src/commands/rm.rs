@@ -12,6 +12,7 @@ use weft_host::connect::{Common, open_all};
 use weft_host::output::{print_json, show_name};
 
 use super::course::Course;
+use super::trash;
 
 /// Remove files and directories without a mount
 #[derive(Debug, clap::Args)]
@@ -19,6 +20,7 @@ use super::course::Course;
 Examples:
   weft rm ~/fs:/results/old.h5
   weft rm -r ~/fs:/results/2023
+  weft rm --trash ~/fs:/results/2023    it can come back: weft trash restore ~/fs:/results/2023
 
 A tree is removed by its servers, some hundred names with each request. What may not be removed is told and left.")]
 pub struct Args {
@@ -28,6 +30,9 @@ pub struct Args {
     /// Directories with everything below them
     #[arg(short, long)]
     recursive: bool,
+    /// Move it into the trash of its file system, whole and at once (weft trash --help)
+    #[arg(long)]
+    trash: bool,
     /// No error if it does not exist
     #[arg(short, long)]
     force: bool,
@@ -44,6 +49,7 @@ struct Report {
     files: u64,
     directories: u64,
     failed: u64,
+    trashed: u64,
     seconds: f64,
 }
 
@@ -51,7 +57,7 @@ impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
         let began = Instant::now();
         let (systems, places) = open_all(&self.places, common)?;
-        let mut all = TreeRemoved::default();
+        let (mut all, mut trashed) = (TreeRemoved::default(), 0);
         for (system, path) in &places {
             let fs = &systems[*system];
             let Some(attr) = fs.find(path, false)? else {
@@ -60,6 +66,11 @@ impl Args {
                 }
                 bail!("{}:{}: no such file or directory", fs.name, show_name(path));
             };
+            if self.trash {
+                trash::discard(fs, path)?;
+                trashed += 1;
+                continue;
+            }
             if attr.kind == FileKind::Directory && !self.recursive {
                 bail!("{}:{} is a directory; remove it with -r", fs.name, show_name(path));
             }
@@ -78,7 +89,7 @@ impl Args {
         }
         if self.json {
             let TreeRemoved { files, directories, failed } = all;
-            print_json(&Report { files, directories, failed, seconds: began.elapsed().as_secs_f64() })?;
+            print_json(&Report { files, directories, failed, trashed, seconds: began.elapsed().as_secs_f64() })?;
         }
         Ok(if all.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }

@@ -6,6 +6,7 @@
 mod remove;
 mod seal;
 mod sums;
+mod trash;
 mod watch;
 
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use crate::Error;
 pub use remove::TreeRemoved;
 pub use seal::TreeSealed;
 pub use sums::{SumNews, TreeSums};
+pub use trash::{Discarded, TRASH, TrashFault};
 pub use watch::{TreeChange, WatchedTree};
 
 /// What work on a tree tells on the way.
