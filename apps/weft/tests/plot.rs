@@ -83,3 +83,33 @@ fn a_synthetic_trace_is_drawn_step_by_step() {
     let svg = picture(&svg);
     assert!(svg.contains("client.create") && svg.contains("meta.create") && svg.contains("reply "), "{svg}");
 }
+
+/// What `weft sim run` found of a plan is drawn into a folder, a picture for each combination.
+#[test]
+fn results_of_a_simulated_plan_are_a_family_of_pictures() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let set = ["--set", "workload.file=4MiB", "--set", "workload.block=64KiB,128KiB", "--set", "workload.per_operation=1"];
+    let pictures = |end: &str, options: &[&str]| {
+        let results = folder.path().join(format!("results.{end}"));
+        std::fs::write(&results, weft(&[&["sim", "run", "interleaved", &format!("--{end}")], &set[..]].concat())).expect("written");
+        let out = folder.path().join(format!("{end}{}", options.join("")));
+        let words = [results.to_str().expect("UTF-8"), "--out", out.to_str().expect("UTF-8")];
+        weft(&[&["plot", "sweep"], &words[..], options].concat());
+        let files = std::fs::read_dir(out).expect("made").map(|file| file.expect("a file").path());
+        let mut found: Vec<(String, String)> = files
+            .map(|path| (path.file_name().expect("a name").to_string_lossy().into_owned(), std::fs::read_to_string(&path).expect("text")))
+            .collect();
+        found.sort();
+        found
+    };
+    for end in ["json", "csv"] {
+        let found = pictures(end, &["--x", "block", "--lines", "cache_layer"]);
+        let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["mib_per_second-access-read.svg", "mib_per_second-access-write.svg"]);
+        for word in ["server_directed", "aggregation", "128 KiB", "MB/s"] {
+            assert!(found.iter().all(|(_, text)| text.contains(word)), "{word}");
+        }
+    }
+    let bars = pictures("json", &["--x", "cache_layer", "--y", "disk_operations"]);
+    assert!(bars.iter().all(|(name, text)| name.starts_with("disk_operations-block-") && text.contains("server_directed")), "{bars:?}");
+}

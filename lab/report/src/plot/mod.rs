@@ -3,6 +3,7 @@
 //! `docs/pictures.md` with it.
 
 mod bench;
+mod results;
 mod steps;
 mod sweep;
 mod timeline;
@@ -11,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+
+pub use sweep::{Picture, Wanted, file_name, pictures, write};
 
 /// Draw pictures (SVG) of traces and of benchmark results
 #[derive(Debug, clap::Args)]
@@ -45,12 +48,14 @@ enum What {
         after_help = "Example:\n  weft bench create --fs ~/fs --progress p.csv --json > r.json && weft plot latency r.json -o latency.svg"
     )]
     Latency(bench::LatencyArgs),
-    /// A sweep as a family of pictures: the rates of `weft bench run PLAN --json` over one key, a
-    /// line for each file system, a panel for each combination of the other keys, with the bounds
-    /// of Kunkel 2006, chapter 4
-    #[command(
-        after_help = "Example:\n  weft bench run engines --json > e.json && weft plot sweep e.json --over files_in_all --hardware 2006 -o e.svg"
-    )]
+    /// A sweep as a family of pictures: the results of `weft bench run PLAN --json` or of `weft sim
+    /// run PLAN --json` over one key, a line for each value of another one, error bars where there
+    /// are repetitions, a picture for each combination of the other keys, with the bounds of Kunkel
+    /// 2006, chapter 4
+    #[command(after_help = "\
+Examples:
+  weft bench run engines --json > e.json && weft plot sweep e.json --over files_in_all --hardware 2006 -o e.svg
+  weft sim run interleaved --json > i.json && weft plot sweep i.json --x block --lines cache_layer --out pictures")]
     Sweep(sweep::Args),
 }
 
@@ -88,15 +93,20 @@ impl Args {
     }
 }
 
+/// Inputs with their headings: those given, or their names.
+fn panels<'p>(inputs: &'p [PathBuf], labels: &[String]) -> Result<Vec<(&'p Path, String)>> {
+    if !labels.is_empty() && labels.len() != inputs.len() {
+        bail!("{} labels for {} inputs", labels.len(), inputs.len());
+    }
+    let name = |path: &Path| path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
+    let labels = inputs.iter().enumerate().map(|(number, path)| labels.get(number).cloned().unwrap_or_else(|| name(path)));
+    Ok(inputs.iter().map(PathBuf::as_path).zip(labels.collect::<Vec<_>>()).collect())
+}
+
 impl Common {
     /// Inputs with their headings: those given, or their names.
     fn panels(&self) -> Result<Vec<(&Path, String)>> {
-        if !self.labels.is_empty() && self.labels.len() != self.inputs.len() {
-            bail!("{} labels for {} inputs", self.labels.len(), self.inputs.len());
-        }
-        let name = |path: &Path| path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
-        let labels = self.inputs.iter().enumerate().map(|(number, path)| self.labels.get(number).cloned().unwrap_or_else(|| name(path)));
-        Ok(self.inputs.iter().map(PathBuf::as_path).zip(labels.collect::<Vec<_>>()).collect())
+        panels(&self.inputs, &self.labels)
     }
 
     fn title(&self, otherwise: &str) -> String {

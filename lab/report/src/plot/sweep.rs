@@ -1,30 +1,51 @@
 //! `weft plot sweep`: what came out of a plan, over one of its keys.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use weft_analysis::limits::{CLUSTER_2006, Facts};
 use weft_analysis::results::Results;
-use weft_charts::{Axis, Frame, Line, Lines, Style, Unit, categorical, stacked};
+use weft_charts::{Axis, Bar, BarSeries, Frame, GroupedBars, Line, Lines, Style, Unit, categorical, stacked};
 use weft_host::units::ByteSize;
 
-use super::Common;
+use super::results::{CLIENTS, Row, read, row, short};
 
 const MIB: f64 = (1u64 << 20) as f64;
-/// The number of processes: the key `clients` of a plan.
-const CLIENTS: &str = "clients";
+const SPREAD: &str = "Lines: medians, with the smallest and the largest repetition.";
+const BOUNDS: &str = "Dashed: estimated upper bounds (Kunkel 2006, chapter 4).";
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    #[command(flatten)]
-    common: Common,
-    /// The key of the plan that is the axis below, as clients, files_in_all or block [default: that
-    /// with most values]
-    #[arg(long, value_name = "KEY")]
+    /// Results of weft bench run --json, or of weft sim run --json or --csv
+    #[arg(required = true, value_name = "INPUT")]
+    inputs: Vec<PathBuf>,
+    /// The file to write, with all pictures below each other
+    #[arg(short, long, value_name = "FILE", required_unless_present = "out")]
+    output: Option<PathBuf>,
+    /// A folder for the pictures, a file for each
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Heading of the file with all pictures
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+    /// What an input is called; once for each
+    #[arg(long = "label", value_name = "TEXT")]
+    labels: Vec<String>,
+    /// The key of the plan that is the axis below, as clients, files_in_all or block: lines over
+    /// numbers and sizes, bars over words [default: the numbers with most values]
+    #[arg(long, visible_alias = "x", value_name = "KEY")]
     over: Option<String>,
+    /// A key with a line for each of its values; the others have a picture for each combination
+    /// [default: all keys whose values are words]
+    #[arg(long, value_name = "KEY")]
+    lines: Vec<String>,
+    /// The result that is drawn, such as seconds or disk_operations [default: bytes a second, else
+    /// operations a second, else seconds]
+    #[arg(long = "y", value_name = "RESULT")]
+    field: Option<String>,
     /// Where bounds come from: the cluster of Kunkel 2006, or the ceilings of unix or tcp sockets
     #[arg(long, value_name = "WHICH", default_value = "unix", value_parser = ["unix", "tcp", "2006"])]
     hardware: String,
@@ -33,21 +54,48 @@ pub struct Args {
     ceiling: Option<PathBuf>,
 }
 
-/// A line by its name: where, and the smallest, the median and the largest rate there.
-type Named = (String, Vec<(f64, [f64; 3])>);
-
-/// A rate, and the values of the keys under which it was measured.
-struct Row {
-    values: BTreeMap<String, String>,
-    step: String,
-    /// Smallest, median, largest.
-    rates: [f64; 3],
-    /// Of a block, where data was moved: then rates are bytes a second.
-    block_bytes: Option<f64>,
+/// What is wanted of a sweep.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted<'w> {
+    /// The key that is the axis below; `None`: the numbers with most values.
+    pub over: Option<&'w str>,
+    /// Keys with a line for each value; none: all whose values are words.
+    pub lines: &'w [String],
+    /// The result; `None`: the usual one.
+    pub field: Option<&'w str>,
 }
 
+/// A picture of a sweep.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Picture {
+    /// What is the same in all of it, as the name of a file without its end.
+    pub name: String,
+    chart: Chart,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Chart {
+    /// Over numbers.
+    Lines(Lines),
+    /// Over words.
+    Bars(GroupedBars),
+}
+
+impl Picture {
+    /// It as SVG.
+    pub fn svg(&self) -> String {
+        match &self.chart {
+            Chart::Lines(lines) => lines.svg(),
+            Chart::Bars(bars) => bars.svg(),
+        }
+    }
+}
+
+/// Smallest, median and largest at each place of a line.
+type Points = Vec<(String, [f64; 3])>;
+
 impl Args {
-    /// Writes the picture.
+    /// Writes the pictures.
     ///
     /// # Errors
     /// If an input cannot be read or holds nothing to draw.
@@ -65,62 +113,84 @@ impl Args {
             "2006" => Facts { meta: Some(meta as f64), data: Some(data as f64), ..CLUSTER_2006 },
             transport => Facts::measured(&ceilings, transport, meta, data),
         };
-        let mut pictures = Vec::new();
-        for (path, label) in self.common.panels()? {
+        let wanted = Wanted { over: self.over.as_deref(), lines: &self.lines, field: self.field.as_deref() };
+        let mut all = Vec::new();
+        for (path, label) in super::panels(&self.inputs, &self.labels)? {
             let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-            let rows = rows(&text).with_context(|| path.display().to_string())?;
-            let charts = charts(&rows, self.over.as_deref(), &label, &facts).with_context(|| path.display().to_string())?;
-            pictures.extend(charts.iter().map(Lines::svg));
+            let rows = read(&text, wanted.field).with_context(|| path.display().to_string())?;
+            let mut found = charts(&rows, wanted, &label, &facts).with_context(|| path.display().to_string())?;
+            if self.inputs.len() > 1 {
+                found.iter_mut().for_each(|picture| picture.name = file_name(&[&label, &picture.name]));
+            }
+            all.extend(found);
         }
-        self.common.write(&stacked(&self.common.title("A sweep"), &pictures))
+        if let Some(folder) = &self.out {
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            for picture in &all {
+                let name = write(folder, picture)?;
+                weft_host::output::tell(&format!("wrote {name}"));
+            }
+        }
+        let Some(output) = &self.output else { return Ok(()) };
+        let title = self.title.as_deref().unwrap_or("A sweep");
+        let pictures: Vec<String> = all.iter().map(Picture::svg).collect();
+        std::fs::write(output, stacked(title, &pictures)).with_context(|| format!("cannot write {}", output.display()))
     }
 }
 
-fn rows(text: &[u8]) -> Result<Vec<Row>> {
-    let value: Value = serde_json::from_slice(text).context("this is no JSON of weft bench run")?;
-    let rows = value.as_array().context("this is no JSON of weft bench run")?;
-    rows.iter().map(row).collect()
+/// Writes a picture into a folder; the path of its file.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write(folder: &Path, picture: &Picture) -> Result<String> {
+    let path = folder.join(format!("{}.svg", picture.name));
+    std::fs::write(&path, picture.svg()).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path.display().to_string())
 }
 
-fn row(value: &Value) -> Result<Row> {
-    let step = value["phase"].as_str().context("a row has no phase")?.to_string();
-    let spread = |key: &str| {
-        let number = |of: &str| value[key][of].as_f64();
-        Some([number("min")?, number("median")?, number("max")?])
-    };
-    let bytes = spread("mib_per_s").map(|rates| rates.map(|rate| rate * MIB));
-    let block_bytes = value["block_bytes"].as_f64().filter(|_| bytes.is_some());
-    let rates = bytes.or_else(|| spread("ops_per_s")).with_context(|| format!("a row of the step {step} has no rate"))?;
-    // Keys of plans have a table before them, but for those at the top; the rest is of the phase.
-    let is_key = |key: &str| key.contains('.') || matches!(key, "servers" | "stripe");
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
-    let keys = value.as_object().into_iter().flatten().filter(|(key, _)| is_key(key));
-    let mut values: BTreeMap<String, String> = keys.map(|(key, value)| (key.clone(), text(value))).collect();
-    values.insert(CLIENTS.into(), text(&value["procs"]));
-    Ok(Row { values, step, rates, block_bytes })
+/// The pictures of rows of JSON, without bounds.
+///
+/// # Errors
+/// There is no such result, or no key with several values.
+pub fn pictures(rows: &[Value], wanted: Wanted<'_>, label: &str) -> Result<Vec<Picture>> {
+    let rows = rows.iter().map(|value| row(value, wanted.field)).collect::<Result<Vec<Row>>>()?;
+    charts(&rows, wanted, label, &|meta, data| Facts::measured(&[], "unix", meta, data))
+}
+
+/// Words as the name of a file: letters, digits and single dashes.
+pub fn file_name(words: &[&str]) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '.' || letter == '_';
+    let text: String = words.join("-").chars().map(|letter| if is_plain(letter) { letter.to_ascii_lowercase() } else { '-' }).collect();
+    text.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
 }
 
 /// A chart for each step and combination of the keys that are neither the axis nor the lines.
-fn charts(rows: &[Row], over: Option<&str>, label: &str, facts: &dyn Fn(usize, usize) -> Facts) -> Result<Vec<Lines>> {
+fn charts(rows: &[Row], wanted: Wanted<'_>, label: &str, facts: &dyn Fn(usize, usize) -> Facts) -> Result<Vec<Picture>> {
     let mut keys: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     rows.iter().flat_map(|row| &row.values).for_each(|(key, value)| {
         keys.entry(key).or_default().insert(value);
     });
     keys.retain(|_, values| values.len() > 1);
     let is_number = |key: &str| keys[key].iter().all(|value| number(value).is_some());
-    let over = match over {
-        Some(over) => keys.keys().find(|key| short(key) == short(over)).copied(),
-        None => keys.keys().filter(|key| is_number(key)).max_by_key(|key| keys[*key].len()).copied(),
+    let known = || if keys.is_empty() { "none".into() } else { keys.keys().copied().collect::<Vec<_>>().join(", ") };
+    let find = |wanted: &str| keys.keys().find(|key| **key == wanted || short(key) == wanted).copied();
+    let over = match wanted.over {
+        Some(over) => find(over),
+        None => keys.keys().max_by_key(|key| (is_number(key), keys[*key].len())).copied(),
     };
-    let Some(over) = over.filter(|key| is_number(key)) else {
-        let known: Vec<&str> = keys.keys().filter(|key| is_number(key)).map(|key| short(key)).collect();
-        bail!("nothing to draw over: keys with several numbers are {}", if known.is_empty() { "none".into() } else { known.join(", ") });
-    };
+    let Some(over) = over else { bail!("nothing to draw over: keys with several values are {}", known()) };
+    let mut lines = Vec::new();
+    for key in wanted.lines {
+        let Some(key) = find(key) else { bail!("no lines of {key}: keys with several values are {}", known()) };
+        lines.push(key);
+    }
     // File systems are told apart by words, what is done on them by numbers.
-    let (panels, lines): (Vec<&str>, Vec<&str>) = keys.keys().filter(|key| **key != over).partition(|key| is_number(key));
+    let is_line = |key: &&str| if wanted.lines.is_empty() { !is_number(key) } else { lines.contains(key) };
+    let (lines, panels): (Vec<&str>, Vec<&str>) = keys.keys().filter(|key| **key != over).partition(|key| is_line(key));
     let name = |row: &Row, keys: &[&str], with: bool| {
-        let value = |key: &&str| row.values.get(*key).map(|value| if with { format!("{} {value}", short(key)) } else { value.clone() });
-        keys.iter().filter_map(value).collect::<Vec<String>>().join(", ")
+        let is_truth = |value: &str| matches!(value, "true" | "false");
+        let told = |key: &str, value: &String| if with || is_truth(value) { format!("{} {value}", short(key)) } else { value.clone() };
+        keys.iter().filter_map(|key| Some(told(key, row.values.get(*key)?))).collect::<Vec<String>>().join(", ")
     };
     let mut families: Vec<((&str, String), Vec<&Row>)> = Vec::new();
     for row in rows {
@@ -130,42 +200,106 @@ fn charts(rows: &[Row], over: Option<&str>, label: &str, facts: &dyn Fn(usize, u
             None => families.push((family, vec![row])),
         }
     }
-    let chart = |((step, family), members): ((&str, String), Vec<&Row>)| {
-        let mut named: Vec<Named> = Vec::new();
-        for row in &members {
-            let (line, Some(at)) = (name(row, &lines, false), number(&row.values[over])) else { continue };
+    let with_keys = lines.iter().any(|key| is_number(key));
+    let picture = |((step, family), members): ((&str, String), Vec<&Row>)| {
+        let mut named: Vec<(String, Vec<&Row>)> = Vec::new();
+        for row in members.iter().filter(|row| row.values.contains_key(over)) {
+            let line = name(row, &lines, with_keys);
             match named.iter_mut().find(|(known, _)| *known == line) {
-                Some((_, points)) => points.push((at, row.rates)),
-                None => named.push((line, vec![(at, row.rates)])),
+                Some((_, rows)) => rows.push(row),
+                None => named.push((line, vec![row])),
             }
         }
-        let is_data = members.iter().any(|row| row.block_bytes.is_some());
-        let unit = if is_data { Unit::BytesPerSecond } else { Unit::PerSecond };
-        let below = if short(over) == "block" { Unit::Bytes } else { Unit::Count };
+        let named: Vec<(String, Points)> = named.into_iter().map(|(line, rows)| (line, points(over, &rows))).collect();
         let subtitle = if family.is_empty() { label.to_string() } else { format!("{family} ({label})") };
-        let lines = bounds(over, step, &members, facts).into_iter().chain(named.into_iter().enumerate().flat_map(measured)).collect();
-        Lines {
-            frame: Frame::new(step, &subtitle).sized(900, 420).with_note(
-                "Lines: medians, with the smallest and the largest repetition. Dashed: estimated upper bounds (Kunkel 2006, chapter 4).",
-            ),
-            x: Axis::log(short(over), below),
-            y: Axis::log(if is_data { "all clients" } else { "operations" }, unit),
-            lines,
-            marks: Vec::new(),
-        }
+        let heading = if step.is_empty() { members[0].field.as_str() } else { step };
+        let name = file_name(&[heading, &family]);
+        let frame = Frame::new(heading, &subtitle).sized(900, 420);
+        let bounds = if is_number(over) { bounds(over, step, &members, facts) } else { Vec::new() };
+        let chart = match is_number(over) {
+            true => Chart::Lines(lines_over(over, frame, members[0], named, bounds)),
+            false => Chart::Bars(bars_over(over, frame, members[0], named)),
+        };
+        Picture { name, chart }
     };
-    Ok(families.into_iter().map(chart).collect())
+    Ok(families.into_iter().map(picture).collect())
+}
+
+/// What was found at each value of the axis, in the order of the rows: rows of the same value are
+/// repetitions.
+fn points(over: &str, rows: &[&Row]) -> Points {
+    let mut points: Vec<(String, Vec<[f64; 3]>)> = Vec::new();
+    for row in rows {
+        match points.iter_mut().find(|(known, _)| *known == row.values[over]) {
+            Some((_, found)) => found.push(row.found),
+            None => points.push((row.values[over].clone(), vec![row.found])),
+        }
+    }
+    let median = |mut found: Vec<[f64; 3]>| {
+        found.sort_by(|one, other| one[1].total_cmp(&other[1]));
+        let least = found.iter().map(|found| found[0]).fold(f64::MAX, f64::min);
+        let most = found.iter().map(|found| found[2]).fold(f64::MIN, f64::max);
+        [least, found[found.len() / 2][1], most]
+    };
+    points.into_iter().map(|(at, found)| (at, median(found))).collect()
+}
+
+fn lines_over(over: &str, frame: Frame, row: &Row, named: Vec<(String, Points)>, bounds: Vec<Line>) -> Lines {
+    let has_spread = named.iter().flat_map(|(_, points)| points).any(|(_, found)| found[0] < found[2]);
+    let notes = [(has_spread, SPREAD), (!bounds.is_empty(), BOUNDS)];
+    let note: Vec<&str> = notes.into_iter().filter(|(is_there, _)| *is_there).map(|(_, note)| note).collect();
+    let frame = frame.with_note(&note.join(" "));
+    let lines: Vec<Line> = bounds.into_iter().chain(named.into_iter().enumerate().flat_map(measured)).collect();
+    let is_size = |at: &str| short(over) == "block" || at.parse::<f64>().is_err();
+    let below = if row.values.get(over).is_some_and(|at| is_size(at)) { Unit::Bytes } else { Unit::Count };
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let axis = |name: &str, unit, is_log| if is_log { Axis::log(name, unit) } else { Axis::linear(name, unit) };
+    let x = axis(short(over), below, points().all(|point| point.0 > 0.0));
+    let y = axis(named_axis(row), row.unit, points().all(|point| point.1 > 0.0));
+    Lines { frame, x, y, lines, marks: Vec::new() }
+}
+
+fn bars_over(over: &str, frame: Frame, row: &Row, named: Vec<(String, Points)>) -> GroupedBars {
+    let mut categories: Vec<String> = Vec::new();
+    for (at, _) in named.iter().flat_map(|(_, points)| points) {
+        if !categories.contains(at) {
+            categories.push(at.clone());
+        }
+    }
+    let bar = |points: &Points, category: &String| {
+        let (_, [least, median, most]) = points.iter().find(|(at, _)| at == category)?;
+        Some(Bar { value: *median, range: (least < most).then_some((*least, *most)), expected: None })
+    };
+    let series = named.into_iter().enumerate().map(|(number, (name, points))| BarSeries {
+        name,
+        fill: categorical(number),
+        bars: categories.iter().map(|category| bar(&points, category)).collect(),
+    });
+    let series = series.collect();
+    let y = Axis::linear(named_axis(row), row.unit);
+    GroupedBars { frame, x_label: short(over).to_string(), categories, y, series, expected: String::new() }
+}
+
+fn named_axis(row: &Row) -> &str {
+    match row.unit {
+        Unit::BytesPerSecond => "all clients",
+        Unit::PerSecond => "operations",
+        _ => &row.field,
+    }
 }
 
 /// A line through the medians, and a bar from the smallest to the largest at each.
-fn measured((number, (name, mut points)): (usize, Named)) -> Vec<Line> {
+fn measured((color, (name, points)): (usize, (String, Points))) -> Vec<Line> {
+    let color = categorical(color).color;
+    let mut points: Vec<(f64, [f64; 3])> = points.into_iter().filter_map(|(at, found)| Some((number(&at)?, found))).collect();
     points.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let color = categorical(number).color;
-    let medians = points.iter().map(|(at, rates)| (*at, rates[1])).collect();
+    let medians: Vec<(f64, f64)> = points.iter().map(|(at, found)| (*at, found[1])).collect();
+    let dots = Line { name: String::new(), color, style: Style::Dots, points: medians.clone() };
     let bar = |(at, [least, _, most]): &(f64, [f64; 3])| vec![(*at, *least), (*at, *most)];
-    let bars = points.iter().map(|point| Line { name: String::new(), color, style: Style::Line, points: bar(point) });
+    let bars = points.iter().filter(|(_, found)| found[0] < found[2]);
+    let bars = bars.map(|point| Line { name: String::new(), color, style: Style::Line, points: bar(point) });
     let name = if name.is_empty() { "measured".into() } else { name };
-    [Line { name, color, style: Style::Line, points: medians }].into_iter().chain(bars).collect()
+    [Line { name, color, style: Style::Line, points: medians }].into_iter().chain(bars).chain([dots]).collect()
 }
 
 /// What bounds a family of measurements at each value of the axis.
@@ -204,11 +338,6 @@ fn bounds(over: &str, step: &str, members: &[&Row], facts: &dyn Fn(usize, usize)
     bounds.iter().enumerate().filter_map(line).collect()
 }
 
-/// The key without its table.
-fn short(key: &str) -> &str {
-    key.rsplit('.').next().unwrap_or(key)
-}
-
 /// A number, or a size with its unit.
 fn number(text: &str) -> Option<f64> {
     text.parse().ok().or_else(|| text.parse::<ByteSize>().ok().map(|bytes| bytes.0 as f64))
@@ -228,7 +357,12 @@ mod tests {
     fn drawn(rows_of: &[Value], over: Option<&str>) -> Result<Vec<Lines>> {
         let text = serde_json::to_vec(rows_of).expect("JSON");
         let facts = |meta: usize, data: usize| Facts { meta: Some(meta as f64), data: Some(data as f64), ..CLUSTER_2006 };
-        charts(&rows(&text)?, over, "test", &facts)
+        let pictures = charts(&read(&text, None)?, Wanted { over, ..Wanted::default() }, "test", &facts)?;
+        let lines = pictures.into_iter().map(|picture| match picture.chart {
+            Chart::Lines(lines) => Ok(lines),
+            Chart::Bars(_) => bail!("bars"),
+        });
+        lines.collect()
     }
 
     #[test]
@@ -259,11 +393,43 @@ mod tests {
     fn what_cannot_be_drawn_says_why() {
         let rows = [sample("db", 200, 1, 10.0), sample("dbpf", 200, 1, 10.0)];
         let error = |over| format!("{:#}", drawn(&rows, over).expect_err("nothing to draw"));
-        assert!(error(Some("engine")).contains("none") && error(None).contains("none"));
-        assert!(rows_error(b"{}") && rows_error(b"[{\"phase\": \"create\"}]") && rows_error(b"x"));
+        assert!(error(Some("files_in_all")).contains("keys with several values are weft.engine"), "{}", error(Some("files_in_all")));
+        let one = drawn(&rows[..1], None).expect_err("one row").to_string();
+        assert!(one.contains("are none"), "{one}");
+        assert!([&b"{}"[..], b"[{\"phase\": \"create\"}]", b"x"].into_iter().all(|text| read(text, None).is_err()));
+        let lines = ["block".to_string()];
+        let wanted = Wanted { lines: &lines, ..Wanted::default() };
+        assert!(pictures(&rows, wanted, "").expect_err("no such key").to_string().contains("no lines of block"));
     }
 
-    fn rows_error(text: &[u8]) -> bool {
-        rows(text).is_err()
+    #[test]
+    fn words_are_bars_seeds_are_repetitions_and_lines_may_be_numbers() {
+        let found = |layer: &str, block: &str, seed: u64, seconds: f64| {
+            serde_json::json!({
+                "server.cache_layer": layer, "workload.block": block, "workload.seed": seed, "seconds": seconds, "bytes": 0,
+            })
+        };
+        let rows = [
+            found("none", "5KiB", 0, 4.0),
+            found("none", "5KiB", 1, 6.0),
+            found("none", "5KiB", 2, 5.0),
+            found("aggregation", "5KiB", 0, 2.0),
+            found("none", "1MiB", 0, 1.0),
+            found("aggregation", "1MiB", 0, 0.5),
+        ];
+        let over = |over| pictures(&rows, Wanted { over: Some(over), ..Wanted::default() }, "test").expect("drawn");
+        let lines = over("block");
+        let [Picture { chart: Chart::Lines(chart), .. }] = &lines[..] else { panic!("one picture of lines") };
+        assert_eq!((chart.x.unit, chart.lines[0].points.clone()), (Unit::Bytes, vec![(5120.0, 5.0), (1048576.0, 1.0)]));
+        assert_eq!(chart.lines[1].points, [(5120.0, 4.0), (5120.0, 6.0)], "the spread of three seeds");
+        let bars = over("cache_layer");
+        assert_eq!(bars.iter().map(|picture| picture.name.as_str()).collect::<Vec<_>>(), ["seconds-block-5kib", "seconds-block-1mib"]);
+        let Chart::Bars(chart) = &bars[0].chart else { panic!("bars over words") };
+        assert_eq!(chart.categories, ["none", "aggregation"]);
+        assert_eq!(chart.series[0].bars[0], Some(Bar { value: 5.0, range: Some((4.0, 6.0)), expected: None }));
+        let keys = ["block".to_string()];
+        let both = pictures(&rows, Wanted { over: Some("cache_layer"), lines: &keys, field: None }, "test").expect("drawn");
+        let [Picture { chart: Chart::Bars(chart), .. }] = &both[..] else { panic!("one picture of bars") };
+        assert_eq!(chart.series.iter().map(|series| series.name.as_str()).collect::<Vec<_>>(), ["block 5KiB", "block 1MiB"]);
     }
 }

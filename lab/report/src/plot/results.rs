@@ -1,0 +1,195 @@
+//! Results of plans as rows: the JSON of `weft bench run` and of `weft sim run`, or the latter's
+//! CSV.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Map, Value};
+use weft_charts::Unit;
+
+const MIB: f64 = (1u64 << 20) as f64;
+/// The number of processes: the key `clients` of a plan.
+pub const CLIENTS: &str = "clients";
+/// Keys of plans that have no table before them; the others have a dot.
+const TOP: [&str; 14] = [
+    "servers",
+    "stripe",
+    CLIENTS,
+    "profile",
+    "cluster_model",
+    "behaviour",
+    "striping",
+    "collective",
+    "collective_buffer",
+    "exchange",
+    "bcast",
+    "reduce",
+    "allreduce",
+    "system",
+];
+
+/// What was measured, and the values of the keys under which it was.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The keys of the plan.
+    pub values: BTreeMap<String, String>,
+    /// What was done; empty where a plan does one thing.
+    pub step: String,
+    /// Smallest, median, largest.
+    pub found: [f64; 3],
+    /// What `found` is.
+    pub unit: Unit,
+    /// The result that `found` is, as the file names it.
+    pub field: String,
+    /// Of a block, where data was moved on this machine: bounds need it.
+    pub block_bytes: Option<f64>,
+}
+
+/// Rows of a file. `field` is the result that is wanted: else bytes a second where data was moved,
+/// operations a second where not, seconds where there is neither.
+///
+/// # Errors
+/// It is neither, or a row has no such result.
+pub fn read(text: &[u8], field: Option<&str>) -> Result<Vec<Row>> {
+    let rows = match serde_json::from_slice(text) {
+        Ok(Value::Array(rows)) => rows,
+        Ok(_) => bail!("this is no JSON of weft bench run or weft sim run, which is an array"),
+        Err(error) => table(std::str::from_utf8(text).unwrap_or_default())
+            .with_context(|| format!("this is no JSON of weft bench run or weft sim run ({error}), nor the CSV of weft sim run"))?,
+    };
+    rows.iter().map(|value| row(value, field)).collect()
+}
+
+/// A row.
+///
+/// # Errors
+/// It has no such result.
+pub fn row(value: &Value, field: Option<&str>) -> Result<Row> {
+    let step = value["phase"].as_str().unwrap_or_default().to_string();
+    let (field, found) = match field {
+        Some(field) => (field.trim_end_matches(".median"), spread(value, field.trim_end_matches(".median"))),
+        None => usual(value),
+    };
+    let found = found.with_context(|| format!("a row of the step \"{step}\" has no number {field}"))?;
+    let (unit, factor) = unit(field);
+    let is_key = |key: &str| (key.contains('.') || TOP.contains(&key)) && short(key) != "seed";
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
+    let keys = value.as_object().into_iter().flatten().filter(|(key, _)| is_key(key));
+    let mut values: BTreeMap<String, String> = keys.map(|(key, value)| (key.clone(), text(value))).collect();
+    if !value["procs"].is_null() {
+        values.insert(CLIENTS.into(), text(&value["procs"]));
+    }
+    let block_bytes = value["block_bytes"].as_f64().filter(|_| unit == Unit::BytesPerSecond);
+    Ok(Row { values, step, found: found.map(|number| number * factor), unit, field: field.to_string(), block_bytes })
+}
+
+/// What is looked at if nobody says.
+fn usual(value: &Value) -> (&'static str, Option<[f64; 3]>) {
+    let moved = value["bytes"].as_f64().is_none_or(|bytes| bytes > 0.0);
+    let all = ["mib_per_s", "ops_per_s", "mib_per_second", "operations_per_second", "seconds"];
+    let fits = |field: &&str| (moved || *field != "mib_per_second") && spread(value, field).is_some();
+    let field = all.into_iter().find(fits).unwrap_or("seconds");
+    (field, spread(value, field))
+}
+
+/// Smallest, median and largest; all the same where there is one number. Dots stand between the
+/// names of what is inside each other.
+fn spread(value: &Value, field: &str) -> Option<[f64; 3]> {
+    let inside = |of: Option<&Value>, name: &str| {
+        let of = of?;
+        name.parse::<usize>().ok().and_then(|position| of.get(position)).or_else(|| of.get(name)).cloned()
+    };
+    let found = value.get(field).cloned().or_else(|| field.split('.').try_fold(value.clone(), |of, name| inside(Some(&of), name)))?;
+    if let Some(number) = found.as_f64() {
+        let bound = |end: &str| value[format!("{field}_{end}")].as_f64().unwrap_or(number);
+        return Some([bound("min"), number, bound("max")]);
+    }
+    let number = |of: &str| found[of].as_f64();
+    Some([number("min")?, number("median")?, number("max")?])
+}
+
+/// The unit of a result, and what it is multiplied by for it.
+fn unit(field: &str) -> (Unit, f64) {
+    match short(field) {
+        "mib_per_s" | "mib_per_second" => (Unit::BytesPerSecond, MIB),
+        "ops_per_s" | "operations_per_second" => (Unit::PerSecond, 1.0),
+        name if name.ends_with("_us") => (Unit::Seconds, 1e-6),
+        name if name.ends_with("seconds") || name.ends_with("_s") => (Unit::Seconds, 1.0),
+        name if name.ends_with("bytes") || name == "memory_max" => (Unit::Bytes, 1.0),
+        name if name.ends_with("busy") => (Unit::Share, 1.0),
+        _ => (Unit::Count, 1.0),
+    }
+}
+
+/// The key without its table.
+pub fn short(key: &str) -> &str {
+    key.rsplit('.').next().unwrap_or(key)
+}
+
+/// Rows of a CSV file as RFC 4180 has it, with the names of the columns above them.
+fn table(text: &str) -> Result<Vec<Value>> {
+    let mut lines = records(text).into_iter();
+    let names = lines.next().filter(|names| names.len() > 1).context("it has no columns")?;
+    let cell = |text: String| match text.parse::<f64>() {
+        Ok(number) if !text.is_empty() => text.parse::<u64>().map_or_else(|_| Value::from(number), Value::from),
+        _ => Value::from(text),
+    };
+    let object = |line: Vec<String>| {
+        let cells = names.iter().cloned().zip(line).filter(|(_, text)| !text.is_empty());
+        Value::Object(cells.map(|(name, text)| (name, cell(text))).collect::<Map<String, Value>>())
+    };
+    Ok(lines.map(object).collect())
+}
+
+fn records(text: &str) -> Vec<Vec<String>> {
+    let (mut records, mut record, mut cell, mut is_quoted) = (Vec::new(), Vec::new(), String::new(), false);
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' if is_quoted && letters.peek() == Some(&'"') => cell.extend(letters.next()),
+            '"' => is_quoted = !is_quoted,
+            ',' if !is_quoted => record.push(std::mem::take(&mut cell)),
+            '\r' if !is_quoted => {}
+            '\n' if !is_quoted => {
+                record.push(std::mem::take(&mut cell));
+                records.push(std::mem::take(&mut record));
+            }
+            other => cell.push(other),
+        }
+    }
+    if !cell.is_empty() || !record.is_empty() {
+        record.push(cell);
+        records.push(record);
+    }
+    records
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_simulations_are_read_from_json_and_from_csv() {
+        let json = b"[{\"workload.block\": \"64KiB\", \"clients\": 4, \"bytes\": 8, \"mib_per_second\": 2.0, \"seconds\": 3.5}]";
+        let csv = b"workload.block,clients,bytes,mib_per_second,seconds,words\r\n64KiB,4,8,2.0,3.5,\"a \"\"b\"\", c\"\r\n";
+        for text in [&json[..], &csv[..]] {
+            let [row] = &read(text, None).expect("rows")[..] else { panic!("one row") };
+            assert_eq!((row.found, row.unit, row.step.as_str()), ([2.0 * MIB; 3], Unit::BytesPerSecond, ""));
+            let values: Vec<(&str, &str)> = row.values.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+            assert_eq!(values, [("clients", "4"), ("workload.block", "64KiB")]);
+            let seconds = read(text, Some("seconds")).expect("rows");
+            assert_eq!((seconds[0].found, seconds[0].unit), ([3.5; 3], Unit::Seconds));
+            assert!(read(text, Some("nonsense")).expect_err("no such result").to_string().contains("no number nonsense"));
+        }
+        assert_eq!(records("a,\"b \"\"c\"\", d\"\r\n"), [["a", "b \"c\", d"]]);
+    }
+
+    #[test]
+    fn spreads_are_those_of_repetitions_and_of_ties() {
+        let of = |text: &str, field| row(&serde_json::from_str(text).expect("JSON"), field).expect("a row").found;
+        assert_eq!(of("{\"seconds\": 2, \"seconds_min\": 1, \"seconds_max\": 4}", Some("seconds")), [1.0, 2.0, 4.0]);
+        assert_eq!(of("{\"ops_per_s\": {\"min\": 1, \"median\": 2, \"max\": 3}}", Some("ops_per_s.median")), [1.0, 2.0, 3.0]);
+        assert_eq!(of("{\"functions\": [{\"seconds\": 7}]}", Some("functions.0.seconds")), [7.0; 3]);
+        assert_eq!(of("{\"bytes\": 0, \"mib_per_second\": 0.0, \"operations_per_second\": 9.0}", None), [9.0; 3]);
+    }
+}
