@@ -1,12 +1,11 @@
 //! From the bytes of a call to those of its answer: read, known from before or carried out.
 
-use std::net::IpAddr;
-
 use bytes::Bytes;
 use weft_base::{MILLISECOND, SECOND, crc32c};
 use weft_rt::Runtime;
 
-use crate::gateway::{Caller, Nfs, Results, lock};
+use crate::gateway::{Caller, Nfs, Peer, Results, lock};
+use crate::locks;
 use crate::procedures;
 use crate::replies::{Before, CallId};
 use crate::rpc::{self, Call, Refusal, RpcAnswer};
@@ -17,7 +16,7 @@ pub(crate) const NFS_PROGRAM: u32 = 100_003;
 /// The program number of MOUNT.
 pub(crate) const MOUNT_PROGRAM: u32 = 100_005;
 /// The version of both that is served.
-const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 3;
 /// How long a repeated call waits for the answer of the first one, in nanoseconds.
 const REPEATED_NS: u64 = 40 * SECOND;
 /// How often it looks, in nanoseconds.
@@ -25,17 +24,22 @@ const LOOK_NS: u64 = 5 * MILLISECOND;
 
 impl<R: Runtime> Nfs<R> {
     /// Answers a record; `None` for what is no call.
-    pub async fn answer(&self, (address, port): (IpAddr, u16), record: Bytes) -> Option<RpcAnswer> {
+    pub async fn answer(&self, peer: Peer, record: Bytes) -> Option<RpcAnswer> {
         let (bytes, checksum) = (record.len(), record.clone());
         let call = match rpc::parse(record) {
             Ok(call) => call,
             Err(refused) => return refused.map(|(xid, refusal)| rpc::refused(xid, refusal)),
         };
         let (xid, procedure) = (call.xid, call.procedure);
-        if call.program != NFS_PROGRAM || call.version != VERSION || !procedures::is_done_once(procedure) {
-            return Some(self.carry_out((address, port), call).await);
+        let is_done_once = match (call.program, call.version) {
+            (NFS_PROGRAM, VERSION) => procedures::is_done_once(procedure),
+            (locks::NLM_PROGRAM, locks::NLM_VERSION) => locks::is_done_once(procedure),
+            _ => false,
+        };
+        if !is_done_once {
+            return Some(self.carry_out(peer, call).await);
         }
-        let id = CallId { address, xid, procedure, bytes, checksum: crc32c(&checksum) };
+        let id = CallId { address: peer.address, xid, procedure, bytes, checksum: crc32c(&checksum) };
         let end = self.now() + REPEATED_NS;
         loop {
             let before = lock(&self.replies).begin(id, self.now());
@@ -47,7 +51,7 @@ impl<R: Runtime> Nfs<R> {
                 Before::Running => self.posix.rt().sleep_until(self.now() + LOOK_NS).await,
             }
         }
-        let answer = self.carry_out((address, port), call).await;
+        let answer = self.carry_out(peer, call).await;
         let mut replies = lock(&self.replies);
         // Who shall ask again later means the same call.
         match is_for_later(&answer) {
@@ -57,14 +61,18 @@ impl<R: Runtime> Nfs<R> {
         Some(answer)
     }
 
-    async fn carry_out(&self, (address, port): (IpAddr, u16), call: Call) -> RpcAnswer {
+    async fn carry_out(&self, peer: Peer, call: Call) -> RpcAnswer {
         let Call { xid, program, version, procedure, identity, arguments } = call;
-        let caller = Caller { address, port, identity };
+        let caller = Caller { peer, identity };
         let mut results = Results { out: rpc::accepted(xid), data: Vec::new() };
         let head = results.out.0.len();
         let outcome = match (program, version) {
             (NFS_PROGRAM, VERSION) => Box::pin(procedures::carry_out(self, &caller, procedure, arguments, &mut results)).await,
             (MOUNT_PROGRAM, VERSION) => Box::pin(self.mount_procedure(&caller, procedure, arguments, &mut results.out)).await,
+            (locks::NLM_PROGRAM, locks::NLM_VERSION) => {
+                Box::pin(self.lock_procedure(&caller, procedure, arguments, &mut results.out)).await
+            }
+            (locks::NLM_PROGRAM, _) => Err(Refusal::NoVersion(locks::NLM_VERSION, locks::NLM_VERSION).into()),
             (NFS_PROGRAM | MOUNT_PROGRAM, _) => Err(Refusal::NoVersion(VERSION, VERSION).into()),
             _ => Err(Refusal::NoProgram.into()),
         };

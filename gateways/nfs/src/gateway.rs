@@ -15,6 +15,7 @@ use weft_wire::{ClusterKey, Rights};
 
 use crate::exports::{Export, Exported};
 use crate::handles::{HANDLE_BYTES_MAX, NfsHandle, Seals};
+use crate::locks::NfsLocks;
 use crate::opens::{Judged, Opens, judged};
 use crate::replies::Replies;
 use crate::rpc::{Identity, Refusal};
@@ -44,13 +45,22 @@ impl Gateway for Above {
     }
 }
 
-/// Who calls, and from where.
-#[derive(Clone, Debug)]
-pub(crate) struct Caller {
+/// The two ends of a connection of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
     /// The address of the client.
     pub address: IpAddr,
     /// Its port.
     pub port: u16,
+    /// The address by which it knows the gateway.
+    pub at: IpAddr,
+}
+
+/// Who calls, and from where.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    /// From where.
+    pub peer: Peer,
     /// Who it says its user is.
     pub identity: Identity,
 }
@@ -90,6 +100,8 @@ pub struct Nfs<R: Runtime> {
     /// Who has mounted what, as far as clients say.
     pub(crate) mounts: Mutex<BTreeSet<(IpAddr, String)>>,
     pub(crate) replies: Mutex<Replies>,
+    /// Locks of clients' programs.
+    pub(crate) locks: Mutex<NfsLocks>,
     opens: Mutex<Opens>,
 }
 
@@ -121,19 +133,24 @@ impl<R: Runtime> Nfs<R> {
             found.push(Exported { export, root: attr.handle });
         }
         let options =
-            Options { ttl_ns: 0, keeps_leases: false, direct_from_bytes: 0, keeps_locks: false, appends_alone: false, is_dataset: false };
+            Options { ttl_ns: 0, keeps_leases: false, direct_from_bytes: 0, keeps_locks: true, appends_alone: false, is_dataset: false };
         let posix = Posix::new(client, Above(log), options);
         posix.keep_leases_below();
         posix.meet_servers().await;
-        let (mounts, replies, opens) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Ok(Nfs { posix, fs_id, seals: Seals::new(fs_id, key), exports: found, mounts, replies, opens })
+        let (mounts, replies, locks, opens) = (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Nfs { posix, fs_id, seals: Seals::new(fs_id, key), exports: found, mounts, replies, locks, opens })
     }
 
     /// What a handle in the arguments names, for this caller.
     pub(crate) fn object(&self, caller: &Caller, arguments: &mut Reader) -> Result<Object<'_>, Failure> {
-        let NfsHandle { root, object } = self.seals.open(&arguments.opaque(HANDLE_BYTES_MAX)?)?;
+        self.object_of(caller, &arguments.opaque(HANDLE_BYTES_MAX)?)
+    }
+
+    /// What this handle names, for this caller.
+    pub(crate) fn object_of(&self, caller: &Caller, handle: &[u8]) -> Result<Object<'_>, Failure> {
+        let NfsHandle { root, object } = self.seals.open(handle)?;
         let exported = self.exports.iter().find(|exported| exported.root == root).ok_or(NfsStatus::STALE)?;
-        if !exported.export.admits(caller.address, caller.port) {
+        if !exported.export.admits(caller.peer.address, caller.peer.port) {
             return Err(Refusal::Rejected.into());
         }
         Ok(Object { handle: object, root, export: &exported.export, who: exported.export.credentials(&caller.identity) })

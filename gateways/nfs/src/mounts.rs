@@ -26,7 +26,7 @@ impl<R: Runtime> Nfs<R> {
         mut arguments: Reader,
         out: &mut Writer,
     ) -> Result<(), Failure> {
-        let address = caller.address.to_canonical();
+        let address = caller.peer.address.to_canonical();
         match procedure {
             0 => {}
             1 => {
@@ -78,7 +78,7 @@ impl<R: Runtime> Nfs<R> {
         let path = format!("/{}", path.split('/').filter(|name| !name.is_empty()).collect::<Vec<_>>().join("/"));
         let above = self.exports.iter().filter_map(|exported| Some((exported, exported.export.rest_of(&path)?)));
         let Some((exported, rest)) = above.min_by_key(|(_, rest)| rest.len()) else { return Err(Status::NotFound) };
-        if !exported.export.admits(caller.address, caller.port) {
+        if !exported.export.admits(caller.peer.address, caller.peer.port) {
             return Err(Status::AccessDenied);
         }
         let mut dir = exported.root;

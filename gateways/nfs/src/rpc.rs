@@ -139,6 +139,32 @@ fn read_user(mut reader: Reader) -> Result<Identity> {
     Ok(Identity::User { uid, gid, groups })
 }
 
+/// The beginning of a call of the gateway itself, to a program of a client or of this machine.
+pub fn call(xid: u32, (program, version, procedure): (u32, u32, u32)) -> Writer {
+    let mut user = Writer::default();
+    user.u32(0).opaque(b"weft").u32(0).u32(0).u32(0);
+    let mut writer = Writer::default();
+    writer.u32(xid).u32(0).u32(2).u32(program).u32(version).u32(procedure).u32(1).opaque(&user.0).u32(0).u32(0);
+    writer
+}
+
+/// The results of such a call in its answer; `None` if it was not carried out.
+///
+/// # Errors
+/// [`Garbage`] for what is no answer to it.
+pub fn results(xid: u32, record: Bytes) -> Result<Option<Reader>> {
+    let mut reader = Reader::new(record);
+    if reader.u32()? != xid || reader.u32()? != 1 {
+        return Err(Garbage);
+    }
+    if reader.u32()? != 0 {
+        return Ok(None);
+    }
+    reader.u32()?;
+    reader.opaque(AUTH_BYTES_MAX)?;
+    Ok((reader.u32()? == 0).then_some(reader))
+}
+
 /// The beginning of an answer to a call that was carried out.
 pub fn accepted(xid: u32) -> Writer {
     let mut writer = Writer(Vec::with_capacity(256));
@@ -204,6 +230,20 @@ mod tests {
         assert_eq!(refusal(reply), None, "answers are not answered");
         assert_eq!(refusal(vec![1, 2, 3]), None);
         assert_eq!(refused(5, Refusal::NoVersion(3, 3)).head.len(), 32);
+    }
+
+    #[test]
+    fn a_call_of_its_own_is_one_and_its_answer_is_read() {
+        let read = parse(super::call(9, (100_000, 2, 3)).0.into()).expect("it is whole");
+        assert_eq!((read.xid, read.program, read.version, read.procedure), (9, 100_000, 2, 3));
+        let mut answer = accepted(9);
+        answer.u32(7);
+        assert_eq!(results(9, answer.0.clone().into()).map(|found| found.map(|mut found| found.u32())), Ok(Some(Ok(7))));
+        assert!(results(8, answer.0.into()).is_err(), "an answer to another call");
+        for refusal in [Refusal::NoProgram, Refusal::NoProcedure, Refusal::WeakCredentials] {
+            assert!(results(9, refused(9, refusal).head.into()).is_ok_and(|found| found.is_none()));
+        }
+        assert!(results(9, vec![0, 0, 0, 9].into()).is_err());
     }
 
     proptest! {

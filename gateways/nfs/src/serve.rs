@@ -16,7 +16,9 @@ use weft_base::SECOND;
 use weft_posix::Posix;
 use weft_rt::ThreadRuntime;
 
-use crate::gateway::{Above, Nfs, lock};
+use crate::gateway::{Above, Nfs, Peer, lock};
+use crate::locks::callback;
+use crate::portmap::PORTMAPPER_PORT;
 use crate::records;
 use crate::rpc::RpcAnswer;
 
@@ -60,7 +62,7 @@ struct Shared<R: ThreadRuntime> {
 #[derive(Debug)]
 struct Connection {
     stream: TcpStream,
-    client: (IpAddr, u16),
+    client: Peer,
     reading: Mutex<BufReader<Timed>>,
     writing: Mutex<()>,
     /// Threads that serve it.
@@ -109,9 +111,14 @@ impl<R: ThreadRuntime> Serving<R> {
         shared.ends.store(true, Ordering::Relaxed);
         // Wakes whoever accepts.
         drop(TcpStream::connect_timeout(&reachable(address), TICK));
-        let patience = Instant::now() + TICK;
+        let mut patience = Instant::now() + TICK;
         while lock(&shared.connections).iter().any(|connection| connection.running.load(Ordering::Relaxed) > 0) && Instant::now() < patience
         {
+            thread::sleep(Duration::from_millis(5));
+        }
+        shared.nfs.end_all_waits();
+        patience = Instant::now() + TICK;
+        while !shared.nfs.has_no_waits() && Instant::now() < patience {
             thread::sleep(Duration::from_millis(5));
         }
         for connection in lock(&shared.connections).drain(..) {
@@ -189,9 +196,10 @@ fn begin<R: ThreadRuntime>(shared: &Arc<Shared<R>>, stream: TcpStream, address: 
     stream.set_read_timeout(Some(TICK))?;
     stream.set_write_timeout(Some(TICK))?;
     let timed = Timed::new(stream.try_clone()?, IDLE_MAX);
+    let client = Peer { address: address.ip(), port: address.port(), at: stream.local_addr()?.ip() };
     let connection = Arc::new(Connection {
         stream,
-        client: (address.ip(), address.port()),
+        client,
         reading: Mutex::new(BufReader::with_capacity(BUFFER_BYTES, timed)),
         writing: Mutex::default(),
         threads: AtomicU32::new(0),
@@ -264,6 +272,16 @@ fn serve<R: ThreadRuntime>(shared: &Arc<Shared<R>>, connection: &Arc<Connection>
         }
         connection.last_ms.store(shared.now_ms(), Ordering::Relaxed);
         connection.running.fetch_sub(1, Ordering::Relaxed);
+        nfs.begun_waits().into_iter().for_each(|number| begin_wait(shared, number));
+    }
+}
+
+/// A client waits for a lock, and was told so: another thread does the waiting.
+fn begin_wait<R: ThreadRuntime>(shared: &Arc<Shared<R>>, number: u64) {
+    let tell = async |grant: &_| callback::tell(grant, PORTMAPPER_PORT);
+    if let Err(error) = shared.beside("weft-nfs-lock", async move |shared| shared.nfs.wait_for_lock(number, tell).await) {
+        shared.warn(&format!("no thread for a client that waits for a lock: {error}"));
+        shared.nfs.posix.rt().block_on(shared.nfs.give_wait_up(number));
     }
 }
 
@@ -304,15 +322,16 @@ impl Connection {
     }
 }
 
-/// A connection with a deadline for everything together.
+/// A connection with a deadline for everything together. Its own timeouts say how often the clock
+/// is looked at.
 #[derive(Debug)]
-struct Timed<S = TcpStream> {
+pub(crate) struct Timed<S = TcpStream> {
     stream: S,
     deadline: Instant,
 }
 
 impl<S> Timed<S> {
-    fn new(stream: S, time: Duration) -> Timed<S> {
+    pub(crate) fn new(stream: S, time: Duration) -> Timed<S> {
         Timed { stream, deadline: Instant::now() + time }
     }
 

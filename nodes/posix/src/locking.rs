@@ -67,6 +67,11 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         Ok(found.map(|held| Lock { process: if self.is_ours(&held) { held.lock.process } else { 0 }, ..held.lock }))
     }
 
+    /// What programs of this gateway hold of a file.
+    pub fn held_locks(&self, node: InodeNumber) -> Vec<Lock> {
+        self.client.locks_on(node.handle())
+    }
+
     /// Gives a range back, from its first byte to its last. A server that does not answer is told
     /// later.
     ///

@@ -1,49 +1,16 @@
 //! `weft nfs` with libnfs, a client that nobody here wrote, and with peers that are none.
 
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use weft_system_tests::{FileSystem, Need, Random, Signal, alive, available, ok, run, signal, wait_until, weft};
+use weft_system_tests::{FileSystem, Need, NfsGateway as Gateway, Random, Signal, alive, available, ok, run, signal, wait_until, weft};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const LIBNFS: Need = Need::Programs(&["nfs-ls", "nfs-cp", "nfs-cat"]);
-
-/// A gateway process; it ends with this.
-struct Gateway {
-    child: Child,
-    port: u16,
-}
-
-impl Gateway {
-    /// At this port (0: any), with these exports.
-    fn start(fs: &FileSystem, port: u16, exports: &[&str]) -> Gateway {
-        let mut command = weft();
-        command.arg("nfs").arg(fs.state()).args(["--listen", &format!("127.0.0.1:{port}")]);
-        exports.iter().for_each(|export| {
-            command.args(["--export", export]);
-        });
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("weft runs");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("a pipe");
-        BufReader::new(stdout).read_line(&mut line).expect("a line");
-        let port = line.trim().rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or_else(|| panic!("no address in {line:?}"));
-        Gateway { child, port }
-    }
-
-    /// libnfs mounts all but the last name of a path, and takes the root for a name of its own.
-    fn url(&self, path: &str) -> String {
-        format!("nfs://127.0.0.1{path}?version=3&nfsport={0}&mountport={0}", self.port)
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().expect("it can be killed");
-        self.child.wait().expect("it ends");
-    }
-}
 
 #[test]
 fn a_gateway_is_listed_and_traced() {
@@ -64,14 +31,6 @@ fn a_gateway_is_listed_and_traced() {
     assert!(files.iter().any(|file| file.starts_with(&name.replace('.', "_"))), "{files:?}");
     signal(gateway.child.id(), Signal::TERM).unwrap();
     wait_until("the end of the gateway", PATIENCE, || fs.status().1["gateways"] == serde_json::json!([]));
-}
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// A file with random bytes.

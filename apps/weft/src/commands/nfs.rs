@@ -15,7 +15,7 @@ use weft_host::output::{self, tell};
 use weft_host::process::{self, HangUp, StopSignals};
 use weft_host::state::StateDir;
 use weft_host::{gateway_list, mount_list, trust};
-use weft_nfs::{Export, Nfs, Serving};
+use weft_nfs::{Export, Nfs, Serving, register};
 use weft_rt_real::{LimitedLog, Log};
 use weft_wire::ops::{MountErrors, TraceRequest};
 
@@ -31,12 +31,14 @@ Options of an export, behind the first colon and separated by commas:
   secure             only clients whose connection comes from a port below 1024
   10.1.0.0/16, fd00::/8, 192.168.7.9  clients from there; * is everywhere. Without any, only this machine is served
 
-Example: a directory for a network, and how its machines mount it without a portmapper:
-  weft nfs ~/fs --listen 0.0.0.0:2049 --export /home:10.1.0.0/16
-  mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,mountproto=tcp,nolock GATEWAY:/home /mnt
+Example: a directory for a network, and how its machines mount it:
+  weft nfs ~/fs --listen 0.0.0.0:2049 --export /home:10.1.0.0/16 --portmap
+  mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,mountproto=tcp GATEWAY:/home /mnt
 
 Any number of gateways may serve one file system; with the same key they take each other's file handles. Users and groups are what clients say
-(AUTH_SYS): serve only networks that you trust. Locks (NLM) are not served: mount with nolock. SIGTERM ends a gateway in good order.")]
+(AUTH_SYS): serve only networks that you trust. Locks (NLM) are served at the same port, but Linux clients find them only by the portmapper of
+the gateway's machine: with --portmap, or they mount with nolock and lock among themselves. SIGTERM ends a gateway in good order, and its clients
+lose their locks.")]
 pub struct Args {
     /// The file system
     fs: OsString,
@@ -46,11 +48,14 @@ pub struct Args {
     /// A directory that clients see; may be given several times [default: /]
     #[arg(long = "export", value_name = "PATH[:OPTIONS]", value_parser = Export::parse)]
     exports: Vec<Export>,
+    /// Make NFS, MOUNT and NLM known to the portmapper (rpcbind) of this machine, by its socket
+    #[arg(long, value_name = "SOCKET", num_args = 0..=1, require_equals = true, default_missing_value = "/run/rpcbind.sock")]
+    portmap: Option<PathBuf>,
 }
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        let Args { fs, listen, mut exports } = self;
+        let Args { fs, listen, mut exports, portmap } = self;
         if exports.is_empty() {
             exports.push(Export::parse("/").map_err(|words| anyhow!(words))?);
         }
@@ -75,6 +80,8 @@ impl Args {
         let shown: Vec<String> = exports.iter().map(|export| export.path.clone()).collect();
         let nfs = fs.run(Nfs::open(fs.client.clone(), key, exports, log)).map_err(|words| anyhow!(words))?;
         let serving = Serving::begin(nfs, listener).context("cannot serve")?;
+        // Forgotten when the gateway ends.
+        let known = portmap.map(|socket| register(&socket, serving.address())).transpose().map_err(|words| anyhow!(words))?;
         let (sender, receiver) = mpsc::channel();
         signals.on_end(HangUp::Ends, "weft nfs", true, move || {
             // Whoever waits for it has it, or is gone.
@@ -83,6 +90,7 @@ impl Args {
         output::print(&format!("serving {} of {} at {}\n", shown.join(", "), fs.name, serving.address()))?;
         // Without a sender nobody could end it in good order.
         let _ = receiver.recv();
+        drop(known);
         serving.end();
         // What stays is known to be left behind: nobody holds it.
         listed.iter().flatten().for_each(|path| drop(std::fs::remove_file(path)));

@@ -58,7 +58,7 @@ fn what_is_not_served_is_said() {
     let (world, gate) = one();
     let user = world.user(&gate, 1);
     let answer = |program, procedure| user.send(user.record(5, program, procedure, &args(|out| out)));
-    assert_eq!(answer(100_021, 0), Some(refused(5, Refusal::NoProgram)), "locks");
+    assert_eq!(answer(100_227, 0), Some(refused(5, Refusal::NoProgram)), "access control lists");
     assert_eq!(answer(NFS_PROGRAM, 22), Some(refused(5, Refusal::NoProcedure)));
     assert_eq!(answer(MOUNT_PROGRAM, 6), Some(refused(5, Refusal::NoProcedure)));
     assert_eq!(answer(NFS_PROGRAM, 1), Some(refused(5, Refusal::Arguments)));
@@ -259,7 +259,7 @@ fn a_repeated_change_is_answered_and_not_done_again() {
     assert!(user.lookup(&root, "file").is_ok(), "the second file is still there");
     // Both copies at once: one is carried out, and both are answered alike.
     let (one, two) = (gate.nfs.clone(), gate.nfs.clone());
-    let (record, from) = (remove(9001), (user.address, user.port));
+    let (record, from) = (remove(9001), user.peer());
     let again = record.clone();
     let (first, second) = world.run(async move {
         let answers =

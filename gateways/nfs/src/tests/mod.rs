@@ -3,5 +3,6 @@
 
 mod coherence;
 mod conversations;
+mod locks;
 mod rights;
 mod world;

@@ -1,6 +1,6 @@
 //! Servers in virtual time, gateways before them, and a user of NFS who builds his calls himself.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -16,7 +16,8 @@ use weft_wire::ClusterKey;
 
 use crate::calls::{MOUNT_PROGRAM, NFS_PROGRAM};
 use crate::exports::Export;
-use crate::gateway::Nfs;
+use crate::gateway::{Nfs, Peer};
+use crate::locks::{Grant, NLM_PROGRAM, Told};
 use crate::rpc::RpcAnswer;
 use crate::types::read_time;
 use crate::xdr::{Reader, Writer};
@@ -39,6 +40,9 @@ pub(crate) struct World {
 #[derive(Clone)]
 pub(crate) struct Gate {
     pub nfs: Rc<Nfs<SimRt>>,
+    /// What clients were told of locks for which they waited, and what they answer.
+    pub told: Rc<RefCell<Vec<Grant>>>,
+    pub answers: Rc<Cell<Told>>,
     node: NodeId,
 }
 
@@ -122,7 +126,7 @@ impl World {
             let listener = listener.clone();
             self.sim.spawn_on(node, move |_| async move { listener.posix.hear_notices(server).await });
         }
-        Gate { nfs, node }
+        Gate { nfs, told: Rc::default(), answers: Rc::new(Cell::new(Told::Taken)), node }
     }
 
     /// The machine of a gateway stops.
@@ -198,15 +202,30 @@ impl User<'_> {
             user.u32(*group);
         });
         let mut call = Writer::default();
-        call.u32(xid).u32(0).u32(2).u32(program).u32(3).u32(procedure).u32(1).opaque(&user.0).u32(0).u32(0);
+        let version = if program == NLM_PROGRAM { 4 } else { 3 };
+        call.u32(xid).u32(0).u32(2).u32(program).u32(version).u32(procedure).u32(1).opaque(&user.0).u32(0).u32(0);
         call.0.extend_from_slice(&arguments.0);
         call.0.into()
     }
 
     /// What the gateway answers to a record.
     pub fn send(&self, record: Bytes) -> Option<RpcAnswer> {
-        let (nfs, from) = (self.gate.nfs.clone(), (self.address, self.port));
-        self.world.run(async move { nfs.answer(from, record).await })
+        let (nfs, from) = (self.gate.nfs.clone(), self.peer());
+        let answer = self.world.run(async move { nfs.answer(from, record).await });
+        for number in self.gate.nfs.begun_waits() {
+            let Gate { nfs, told, answers, node } = self.gate.clone();
+            let tell = async move |grant: &Grant| {
+                told.borrow_mut().push(grant.clone());
+                answers.get()
+            };
+            self.world.sim.spawn_on(node, move |_| async move { nfs.wait_for_lock(number, tell).await });
+        }
+        answer
+    }
+
+    /// Both ends of the connection.
+    pub fn peer(&self) -> Peer {
+        Peer { address: self.address, port: self.port, at: IpAddr::from(ADDRESS) }
     }
 
     /// The results of a call, from its status on. Panics if it was not carried out.

@@ -170,6 +170,11 @@ impl<R: Runtime> Client<R> {
         self.unlock_all(file, &self.inner.locks.of_open_file(file, number)).await
     }
 
+    /// What programs of this client hold of a file, as far as is known here. No message.
+    pub fn locks_on(&self, file: Handle) -> Vec<Lock> {
+        self.inner.locks.on(file)
+    }
+
     /// True if programs of this client have locks on any file.
     pub fn has_locks(&self) -> bool {
         self.inner.locks.are_any()
