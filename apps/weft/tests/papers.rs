@@ -18,3 +18,18 @@ fn papers_are_listed_and_others_are_refused() {
     assert!(fails(&mut weft(["papers", "1984"])).contains("there is no paper 1984: write one of"));
     assert!(fails(&mut weft(["papers", "--check", "."])).contains("which papers?"));
 }
+
+#[test]
+fn figures_of_a_paper_are_drawn_and_the_others_say_why_not() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let out = folder.path().to_str().expect("UTF-8");
+    let said = ok(&mut weft(["papers", "dnfsp", "--plot", out]));
+    let line = |begin: &str| said.lines().find(|line| line.starts_with(begin)).unwrap_or_else(|| panic!("no {begin} in {said}"));
+    assert!(line("Figure 3, dNFSp1").ends_with(": dnfsp-figure-3-seconds.svg"), "{said}");
+    assert!(line("Figure 3, dNFSp2").ends_with(": the same picture as above"), "{said}");
+    assert!(line("Figure 3, PVFS2").ends_with(": no picture: not built"), "{said}");
+    assert!(line("Section 5").ends_with("measured with `--real` only"), "{said}");
+    let drawn = std::fs::read_to_string(folder.path().join("dnfsp-figure-3-seconds.svg")).expect("drawn");
+    assert!(drawn.contains("lrc") && drawn.contains("token") && drawn.contains("files"), "{drawn}");
+    assert!(fails(&mut weft(["papers", "dnfsp", "--real"])).contains("--real is for --write and --plot"));
+}

@@ -84,7 +84,8 @@ fn field(row: &Json, name: &str) -> Result<f64> {
     field_of(row, name).and_then(Json::as_f64).ok_or_else(|| anyhow!("there is no number {name} in {row}"))
 }
 
-fn is(json: Option<&Json>, wanted: &toml::Value) -> bool {
+/// Whether a field is what is wanted.
+pub fn is(json: Option<&Json>, wanted: &toml::Value) -> bool {
     match (json, wanted) {
         (Some(Json::String(text)), toml::Value::String(wanted)) => text == wanted,
         (Some(Json::Bool(json)), toml::Value::Boolean(wanted)) => json == wanted,

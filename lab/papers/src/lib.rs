@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod answer;
+mod figures;
 mod page;
 mod paper;
 mod verdict;
@@ -25,10 +26,11 @@ use verdict::Outcome;
 ///
 /// Without a name it lists the papers. With one it runs the commands of its results and prints the
 /// page. Simulated results are the same on every machine; measured ones need --real, and come from
-/// the last recording otherwise.
+/// the last recording otherwise. With --plot it draws the figures instead.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  weft papers\n  weft papers 2009\n  weft papers --all --write docs/results\n  \
-weft papers --all --check docs/results\n  weft papers 2007 --real --write docs/results")]
+weft papers --all --check docs/results\n  weft papers 2007 --real --write docs/results\n  \
+weft papers 2006 --plot pictures")]
 pub struct Args {
     /// Papers by their names
     papers: Vec<String>,
@@ -41,9 +43,13 @@ pub struct Args {
     /// Fail if a verdict is another one than on the pages of this folder
     #[arg(long, value_name = "DIR")]
     check: Option<PathBuf>,
+    /// Draw the results into this folder (SVG), each over the key in which its numbers differ, and
+    /// say for which there is no picture
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["write", "check"])]
+    plot: Option<PathBuf>,
     /// Run measured results too, which takes minutes and an idle machine, and record their numbers
     /// beside the page
-    #[arg(long, requires = "write")]
+    #[arg(long)]
     real: bool,
 }
 
@@ -60,6 +66,13 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         let mut answers = Answers::of_this_program()?;
+        if let Some(folder) = &self.plot {
+            for paper in &papers {
+                let lines = figures::draw(paper, &mut answers, folder, self.real)?;
+                print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())?;
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
         let mut changed = 0;
         for paper in &papers {
             let recorded = self.write.as_deref().or(self.check.as_deref());
@@ -76,6 +89,9 @@ impl Args {
     }
 
     fn wanted(&self) -> Result<Vec<Paper>> {
+        if self.real && self.write.is_none() && self.plot.is_none() {
+            bail!("--real is for --write and --plot");
+        }
         let all = paper::all()?;
         if self.all {
             return Ok(all);
@@ -84,7 +100,7 @@ impl Args {
             let names: Vec<&str> = all.iter().map(|paper| paper.name.as_str()).collect();
             bail!("there is no paper {unknown}: write one of {}", names.join(", "));
         }
-        if self.papers.is_empty() && (self.write.is_some() || self.check.is_some()) {
+        if self.papers.is_empty() && (self.write.is_some() || self.check.is_some() || self.plot.is_some()) {
             bail!("which papers? Name them, or write --all");
         }
         Ok(all.into_iter().filter(|paper| self.papers.contains(&paper.name)).collect())

@@ -212,9 +212,9 @@ fn charts(rows: &[Row], wanted: Wanted<'_>, label: &str, facts: &dyn Fn(usize, u
         }
         let named: Vec<(String, Points)> = named.into_iter().map(|(line, rows)| (line, points(over, &rows))).collect();
         let subtitle = if family.is_empty() { label.to_string() } else { format!("{family} ({label})") };
-        let heading = if step.is_empty() { members[0].field.as_str() } else { step };
-        let name = file_name(&[heading, &family]);
-        let frame = Frame::new(heading, &subtitle).sized(900, 420);
+        let heading = heading(step, members[0]);
+        let name = file_name(&[&heading, &family]);
+        let frame = Frame::new(&heading, &subtitle).sized(900, 420);
         let bounds = if is_number(over) { bounds(over, step, &members, facts) } else { Vec::new() };
         let chart = match is_number(over) {
             true => Chart::Lines(lines_over(over, frame, members[0], named, bounds)),
@@ -223,6 +223,15 @@ fn charts(rows: &[Row], wanted: Wanted<'_>, label: &str, facts: &dyn Fn(usize, u
         Picture { name, chart }
     };
     Ok(families.into_iter().map(picture).collect())
+}
+
+/// The step; with the result, if that is no rate.
+fn heading(step: &str, row: &Row) -> String {
+    match row.unit {
+        _ if step.is_empty() => row.field.clone(),
+        Unit::BytesPerSecond | Unit::PerSecond => step.to_string(),
+        _ => format!("{step}: {}", row.field),
+    }
 }
 
 /// What was found at each value of the axis, in the order of the rows: rows of the same value are
