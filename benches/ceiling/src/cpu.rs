@@ -12,32 +12,42 @@ use anyhow::{Context, Result};
 use crate::measure::{Measured, Reps, plain_rate, rate};
 use crate::sys::{self, Affinity, PageBuf};
 
-/// While it lives, this thread and all threads and processes that it starts run on one processor.
+/// While it lives, this thread and all threads and processes that it starts run on some processors
+/// only.
 ///
 /// Where two sides take turns, the scheduler's choice between one processor and two decides by a
-/// factor of two to five, and it changes from run to run. On one processor the figures repeat
+/// factor of two to ten, and it changes from run to run. On one processor the figures repeat
 /// within a few percent: use it to compare two programs, or to see what an operation costs in
 /// processor time.
 #[derive(Debug)]
-pub struct OneProcessor {
+pub struct Pinned {
     before: Affinity,
     /// Affinity belongs to a thread, so the guard must not move to another.
     _this_thread: PhantomData<*const ()>,
 }
 
-impl OneProcessor {
+impl Pinned {
     /// Pins the calling thread to the first processor that it may use.
     ///
     /// # Errors
     /// When the system refuses to tell or to change the affinity of this thread.
-    pub fn pin() -> Result<Self> {
+    pub fn to_one() -> Result<Self> {
+        Self::to(0, 1)
+    }
+
+    /// Pins it to `count` of the processors that it may use, after the first `skipped`.
+    ///
+    /// # Errors
+    /// As [`Pinned::to_one`]; or it may not use so many.
+    pub fn to(skipped: usize, count: usize) -> Result<Self> {
         let before = Affinity::current().context("cannot tell the processors of this thread")?;
-        before.first().context("this thread may run on no processor")?.apply().context("cannot pin this thread to one processor")?;
+        let some = before.some(skipped, count).with_context(|| format!("this thread may not run on {} processors", skipped + count))?;
+        some.apply().context("cannot pin this thread to some processors")?;
         Ok(Self { before, _this_thread: PhantomData })
     }
 }
 
-impl Drop for OneProcessor {
+impl Drop for Pinned {
     fn drop(&mut self) {
         // Going back to what was allowed before fails only if those processors have gone since:
         // then stay.
@@ -235,7 +245,7 @@ mod tests {
     fn a_pin_is_inherited_and_ends() {
         let count = || Affinity::current().expect("always known").count();
         let before = count();
-        let pin = OneProcessor::pin().expect("a thread may pin itself");
+        let pin = Pinned::to_one().expect("a thread may pin itself");
         assert_eq!(count(), 1);
         assert_eq!(std::thread::scope(|scope| scope.spawn(count).join()).ok(), Some(1));
         drop(pin);

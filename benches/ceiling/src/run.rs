@@ -19,7 +19,7 @@ use crate::{cpu, paths};
 pub struct CeilingRow {
     /// Stable name, words joined by dots, general to special: `rpc.unix.1x1` is one connection at
     /// depth 1, `2t` means two threads, `onecpu` both sides on one processor (see
-    /// [`cpu::OneProcessor`]).
+    /// [`cpu::Pinned`]), `twocpus` each on its own.
     pub name: String,
     /// Unit of the numbers.
     pub unit: &'static str,
@@ -159,13 +159,18 @@ impl<F: FnMut(&CeilingRow)> Run<'_, F> {
         let transports = [("unix", Endpoint::Unix(place.path().join("s"))), ("tcp", Endpoint::Tcp(([127, 0, 0, 1], 0).into()))];
         for (transport, endpoint) in transports {
             let role = ServerRole::Rpc(endpoint);
+            let clear = || {
+                if let ServerRole::Rpc(Endpoint::Unix(path)) = &role {
+                    // The server before this one left its socket behind; there is none when that
+                    // was not measured.
+                    let _ = std::fs::remove_file(path);
+                }
+            };
             if self.options.wants("rpc") {
                 self.requests_on_one_processor(transport, &role)?;
-            }
-            if let ServerRole::Rpc(Endpoint::Unix(path)) = &role {
-                // The server before this one left its socket behind; there is none when that was
-                // not measured.
-                let _ = std::fs::remove_file(path);
+                clear();
+                self.requests_on_two_processors(transport, &role)?;
+                clear();
             }
             let server = self.options.spawner.start(&role)?;
             if self.options.wants("rpc") {
@@ -198,11 +203,26 @@ impl<F: FnMut(&CeilingRow)> Run<'_, F> {
     }
 
     fn requests_on_one_processor(&mut self, transport: &str, role: &ServerRole) -> Result<()> {
-        let _pin = cpu::OneProcessor::pin()?;
+        let _pin = cpu::Pinned::to_one()?;
         let server = self.options.spawner.start(role)?;
         for depth in [1, 32] {
             let result = rpc::requests(endpoint_of(&server), 1, depth, self.options.reps)?;
             self.row(format!("rpc.{transport}.1x{depth}.onecpu"), result.rate, "client and server on one processor");
+        }
+        server.stop()
+    }
+
+    /// Each side on a processor of its own, which is asleep while the other works.
+    fn requests_on_two_processors(&mut self, transport: &str, role: &ServerRole) -> Result<()> {
+        let pin = cpu::Pinned::to_one()?;
+        let server = self.options.spawner.start(role)?;
+        drop(pin);
+        match cpu::Pinned::to(1, 1) {
+            Ok(_pin) => {
+                let result = rpc::requests(endpoint_of(&server), 1, 1, self.options.reps)?;
+                self.row(format!("rpc.{transport}.1x1.twocpus"), result.rate, "client and server on two processors");
+            }
+            Err(error) => self.skip(format!("rpc.{transport}.1x1.twocpus"), &error),
         }
         server.stop()
     }
@@ -275,7 +295,7 @@ impl<F: FnMut(&CeilingRow)> Run<'_, F> {
 
     fn null_fuse_on_one_processor(&mut self) -> Result<()> {
         let reps = self.options.reps;
-        let _pin = cpu::OneProcessor::pin()?;
+        let _pin = cpu::Pinned::to_one()?;
         let null = NullFuse::start(&self.options.spawner, self.options.null_fuse.clone())?;
         let note = "caller and server on one processor";
         let rate = paths::create_close(&null.dirs(1), reps)?;

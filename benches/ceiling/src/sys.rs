@@ -123,18 +123,16 @@ impl Affinity {
         Ok(Self(set))
     }
 
-    /// The first processor of this set alone; `None` when the set is empty.
-    pub(crate) fn first(&self) -> Option<Self> {
-        (0..libc::CPU_SETSIZE as usize).find_map(|cpu| {
-            // SAFETY: `cpu` is below CPU_SETSIZE, so both macros stay within the array.
-            unsafe {
-                libc::CPU_ISSET(cpu, &self.0).then(|| {
-                    let mut only = std::mem::zeroed::<libc::cpu_set_t>();
-                    libc::CPU_SET(cpu, &mut only);
-                    Self(only)
-                })
-            }
-        })
+    /// So many processors of this set, after the first `skipped` of them; `None` when it has fewer.
+    pub(crate) fn some(&self, skipped: usize, count: usize) -> Option<Self> {
+        // SAFETY: for the macros below: `cpu` is below CPU_SETSIZE, so they stay within the array.
+        let is_in = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, &self.0) };
+        let chosen: Vec<usize> = (0..libc::CPU_SETSIZE as usize).filter(is_in).skip(skipped).take(count).collect();
+        // SAFETY: a `cpu_set_t` is a plain array of bits, for which zero is a valid value.
+        let mut set = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };
+        // SAFETY: as above.
+        chosen.iter().for_each(|cpu| unsafe { libc::CPU_SET(*cpu, &mut set) });
+        (chosen.len() == count).then_some(Self(set))
     }
 
     /// How many processors are in the set.

@@ -28,8 +28,9 @@ struct Predicted {
 /// A result: a step on a file system.
 #[derive(Serialize)]
 pub struct Row {
+    /// Keys of the plan that stand for several values, and the values here.
     #[serde(flatten)]
-    parameters: Map<String, Value>,
+    pub parameters: Map<String, Value>,
     /// Of each repetition with the one of the first file system beside it; nothing for that one.
     ratio_to_first: Option<Spread>,
     /// Its median lies between these with 95 %.
@@ -40,8 +41,9 @@ pub struct Row {
     predicted: Option<Predicted>,
     /// Of all repetitions, if something is recorded.
     records: Option<Records>,
+    /// What was measured.
     #[serde(flatten)]
-    phase: Phase,
+    pub phase: Phase,
 }
 
 impl Row {

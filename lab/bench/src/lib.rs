@@ -34,6 +34,11 @@ mod usage;
 mod worker;
 mod yardstick;
 
+pub use crew::Stop;
+pub use findings::Row;
+pub use plan::LocalPlan;
+pub use yardstick::spawner;
+
 use std::process::ExitCode;
 
 use anyhow::Result;

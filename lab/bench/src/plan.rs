@@ -3,11 +3,12 @@
 //! the work they take turns, so that whatever else happens meets all alike, and each repetition is
 //! held against the one of the first file system beside it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::{Map, Value};
+use weft_ceiling::cpu::Pinned;
 use weft_host::connect::Common;
 use weft_host::output::{print, print_json};
 use weft_plan::files::Lab;
@@ -16,7 +17,7 @@ use crate::crew::Stop;
 use crate::experiment::Experiment;
 use crate::findings::{Row, rows, table};
 use crate::run::temporary_dir;
-use crate::setup::{Load, Variant, read};
+use crate::setup::{Load, Variant, processors, read};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -56,17 +57,9 @@ impl Args {
     /// If the plan makes no sense, a file system cannot be started or fails, or gives other bytes
     /// than were written.
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        let (variants, loads) = self.cases()?;
-        let stop = Stop::at_signals()?;
-        let place = temporary_dir(self.dir.as_deref())?;
-        let experiment = Experiment { variants, place: place.path(), stop: &stop, common };
-        let mut found: Vec<Row> = Vec::new();
-        let mut parameters = loads.iter().map(|(parameters, _)| parameters);
-        experiment.run(loads.iter().map(|(_, work)| work), |work, done| {
-            let parameters = parameters.next().expect("as many as workloads");
-            found.extend(rows(&experiment.variants, parameters, work, &done)?);
-            Ok(())
-        })?;
+        let lab = Lab::near(self.lab);
+        let plan = LocalPlan { lab: &lab, name: &self.plan, set: &self.set, repetitions: self.reps, dir: self.dir.as_deref() };
+        let found = plan.measure(common, &Stop::at_signals()?)?;
         if self.json {
             print_json(&found.iter().map(Row::json).collect::<Result<Vec<_>, _>>()?)?;
         } else {
@@ -74,14 +67,53 @@ impl Args {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// A plan for this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalPlan<'a> {
+    /// Where plans lie.
+    pub lab: &'a Lab,
+    /// Name or file of the plan.
+    pub name: &'a str,
+    /// Other values of its keys, each `KEY=VALUE`.
+    pub set: &'a [String],
+    /// Repetitions, if not as many as the plan says.
+    pub repetitions: Option<u32>,
+    /// Where the file systems are, if not where temporary files are.
+    pub dir: Option<&'a Path>,
+}
+
+impl LocalPlan<'_> {
+    /// Does it, on temporary file systems.
+    ///
+    /// # Errors
+    /// If the plan makes no sense, a file system cannot be started or fails, or gives other bytes
+    /// than were written.
+    pub fn measure(&self, common: &Common, stop: &Stop) -> Result<Vec<Row>> {
+        let (variants, loads) = self.cases()?;
+        // What starts now stays on them.
+        let processors = processors(&self.lab.plan(self.name, self.set, None)?)?;
+        let _pinned = processors.map(|count| Pinned::to(0, count as usize)).transpose().context("local.processors")?;
+        let place = temporary_dir(self.dir)?;
+        let experiment = Experiment { variants, place: place.path(), stop, common };
+        let mut found: Vec<Row> = Vec::new();
+        let mut parameters = loads.iter().map(|(parameters, _)| parameters);
+        experiment.run(loads.iter().map(|(_, work)| work), |work, done| {
+            let parameters = parameters.next().expect("as many as workloads");
+            found.extend(rows(&experiment.variants, parameters, work, &done)?);
+            Ok(())
+        })?;
+        Ok(found)
+    }
 
     /// File systems and workloads, each in the order of the plan.
     fn cases(&self) -> Result<(Vec<Variant>, Vec<Load>)> {
-        let plan = Lab::near(self.lab.clone()).plan(&self.plan, &self.set, None)?;
+        let plan = self.lab.plan(self.name, self.set, None)?;
         let (mut variants, mut loads): (Vec<Variant>, Vec<Load>) = Default::default();
         for case in plan.cases(read)? {
             let (setup, mut work) = case.build(read)?;
-            work.repetitions = self.reps.unwrap_or(work.repetitions);
+            work.repetitions = self.repetitions.unwrap_or(work.repetitions);
             let values = |is_work: bool| {
                 let ours = case.parameters.iter().filter(|(key, _)| is_about_work(key) == is_work);
                 let value = |text: &str| text.parse::<u64>().map_or_else(|_| Value::from(text), Value::from);
@@ -111,14 +143,15 @@ mod tests {
 
     use super::*;
 
-    fn args(plan: &str, set: &[&str]) -> Args {
-        let set = set.iter().map(|word| word.to_string()).collect();
-        Args { plan: plan.into(), set, reps: None, dir: None, lab: "/no/such/folder".into(), json: false }
+    fn cases(plan: &str, set: &[&str]) -> Result<(Vec<Variant>, Vec<Load>)> {
+        let set: Vec<String> = set.iter().map(|word| word.to_string()).collect();
+        let lab = Lab { folder: "/no/such/folder".into() };
+        LocalPlan { lab: &lab, name: plan, set: &set, repetitions: None, dir: None }.cases()
     }
 
     #[test]
     fn plans_are_file_systems_and_workloads() {
-        let (engines, loads) = args("engines", &[]).cases().expect("a good plan");
+        let (engines, loads) = cases("engines", &[]).expect("a good plan");
         let of = |(_, setup): &Variant| (setup.engine, setup.durability);
         let kept = |engine| [Durability::None, Durability::Batch, Durability::Sync].map(|durability| (engine, durability));
         let all = [&[(Engine::Memory, Durability::None)][..], &kept(Engine::Journal), &kept(Engine::Db)].concat();
@@ -126,27 +159,26 @@ mod tests {
         assert_eq!((loads.len(), loads[0].1.files, loads[0].1.depth, loads[0].1.repetitions), (1, 100_000, 64, 5));
         assert_eq!(loads[0].1.steps, weft_workload::Steps::of(WorkStep::Create));
 
-        let (layers, loads) =
-            args("layers", &["server.cache_layer=none,server_directed", "local.direct_io=true"]).cases().expect("a good plan");
+        let (layers, loads) = cases("layers", &["server.cache_layer=none,server_directed", "local.direct_io=true"]).expect("a good plan");
         assert!(layers[1].1.up().join(" ").ends_with("--stripe-size 65536 --cache-layer server_directed --direct-io"), "{:?}", layers[1]);
         assert_eq!((layers.len(), loads.len(), loads[0].1.procs), (2, 3 * 3 * 2, 10));
         assert_eq!(loads[1].0["workload.access"], "read");
 
-        let (engines, loads) = args("creates-engines", &[]).cases().expect("a good plan");
+        let (engines, loads) = cases("creates-engines", &[]).expect("a good plan");
         assert_eq!((engines.len(), loads.len()), (7, 2 * 3), "memory, and three engines under two contracts");
         assert!(engines.iter().all(|(_, setup)| setup.restart));
         assert!(loads.iter().any(|(_, work)| (work.procs, work.files) == (5, 640)), "3200 files of all");
-        let (engines, loads) = args("blocks-engines", &[]).cases().expect("a good plan");
+        let (engines, loads) = cases("blocks-engines", &[]).expect("a good plan");
         assert_eq!((engines.len(), loads.len()), (2, 2 * 7 * 2));
 
-        let (engines, loads) = args("engines", &["clients=1,4", "local.threads=2", "weft.engine=memory"]).cases().expect("a good plan");
+        let (engines, loads) = cases("engines", &["clients=1,4", "local.threads=2", "weft.engine=memory"]).expect("a good plan");
         assert_eq!((engines.len(), loads.len(), loads[1].1.clients_in_all()), (1, 2, 8));
         assert_eq!(loads[1].0["clients"], 4);
 
-        let (recorded, _) = args("tracing", &[]).cases().expect("a good plan");
+        let (recorded, _) = cases("tracing", &[]).expect("a good plan");
         assert_eq!(recorded.iter().map(|(_, setup)| setup.record.as_deref()).collect::<Vec<_>>(), [None, Some("*")]);
         assert_eq!(recorded[0].1.up(), recorded[1].1.up(), "one file system");
-        let wrong = args("engines", &["weft.engine=nonsense"]).cases().expect_err("no engine").to_string();
+        let wrong = cases("engines", &["weft.engine=nonsense"]).expect_err("no engine").to_string();
         assert!(wrong.contains("weft.engine: unknown variant `nonsense`"), "{wrong}");
     }
 }

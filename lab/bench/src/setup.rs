@@ -98,6 +98,8 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<(Setup, Workload)> {
     let threads = local.swept("threads", choices, |value| up_to(value, 1024))?.unwrap_or(1);
     let record = local.swept("record", choices, text)?.filter(|events| events != "none");
     let restart = local.value("restart", truth)?.unwrap_or(false);
+    // The same for all: see `processors`.
+    local.value("processors", |value| up_to(value, 4096))?;
     let warm_up = local.value("warm_up", |value| up_to(value, 1000))?.unwrap_or(0);
     let repetitions = local.value("repetitions", |value| up_to(value, 1000))?.unwrap_or(3);
     local.finish()?;
@@ -106,6 +108,7 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<(Setup, Workload)> {
     let kind = table.swept("kind", choices, |value| name(value, &workload::KINDS))?.ok_or_else(|| table.error("kind", "is missing"))?;
     let depth = table.swept("window", choices, |value| up_to(value, 4096))?.unwrap_or(1);
     let work = workload::read(table, kind, clients * threads, choices)?;
+    let work = Workload { fsync: table.swept("fsync", choices, truth)?.unwrap_or(false), ..work };
     if work.procs != clients * threads {
         return Err(table.error("ranks", "clients and threads say how many there are: leave this away"));
     }
@@ -116,6 +119,14 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<(Setup, Workload)> {
         Setup { servers, stripe_bytes, meta, engine, durability, layer, direct_io, record, warm_up, restart, protocol, no_metafile };
     let work = Workload { procs: clients, clients: threads, depth, repetitions, protocol: Protocol::Weft, no_metafile: false, ..work };
     Ok((setup, work))
+}
+
+/// The processors of this machine on which a plan runs, if not on all.
+///
+/// # Errors
+/// Names file, line and key of what is wrong.
+pub fn processors(plan: &Plan) -> Result<Option<u32>> {
+    plan.root()?.table("local")?.value("processors", |value| up_to(value, 4096))
 }
 
 impl Setup {

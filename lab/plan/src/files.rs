@@ -1,6 +1,7 @@
 //! Plans: TOML files that say what to run. Every key of a plan may stand for several values; a plan
 //! means all combinations.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,12 +10,13 @@ use anyhow::{Context, Result, anyhow};
 use crate::document::{Choices, Document, Table, text};
 
 /// Plans and profiles that are part of the program: they work without any file.
-const BUILT_IN: [(&str, &str); 43] = [
+const BUILT_IN: [(&str, &str); 44] = [
     ("plans/directory-hints.toml", include_str!("../../plans/directory-hints.toml")),
     ("plans/engines.toml", include_str!("../../plans/engines.toml")),
     ("plans/creates-engines.toml", include_str!("../../plans/creates-engines.toml")),
     ("plans/blocks-engines.toml", include_str!("../../plans/blocks-engines.toml")),
     ("plans/layers.toml", include_str!("../../plans/layers.toml")),
+    ("plans/probes.toml", include_str!("../../plans/probes.toml")),
     ("plans/tracing.toml", include_str!("../../plans/tracing.toml")),
     ("plans/ties.toml", include_str!("../../plans/ties.toml")),
     ("plans/checkpoints.toml", include_str!("../../plans/checkpoints.toml")),
@@ -89,13 +91,19 @@ impl Lab {
         Lab { folder: found.unwrap_or(folder) }
     }
 
+    /// What is part of the program, and nothing else.
+    pub fn built_in() -> Lab {
+        // No folder can be there.
+        Lab { folder: PathBuf::from("/dev/null/lab") }
+    }
+
     /// A plan or profile (`kind`) by its name or by the path of its file.
     fn find(&self, kind: &str, name: &str) -> Result<Found> {
         let is_path = name.contains('/') || name.ends_with(".toml");
         let path = if is_path { PathBuf::from(name) } else { self.folder.join(kind).join(format!("{name}.toml")) };
         match std::fs::read_to_string(&path) {
             Ok(text) => Ok(Found { name: path.display().to_string(), folder: path.parent().unwrap_or(Path::new("")).to_path_buf(), text }),
-            Err(error) if !is_path && error.kind() == std::io::ErrorKind::NotFound => {
+            Err(error) if !is_path && matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 let built_in = BUILT_IN.iter().find(|(file, _)| *file == format!("{kind}/{name}.toml"));
                 let (file, text) = built_in.ok_or_else(|| anyhow!("there is no {name} among the {kind}: `weft sim list` shows them"))?;
                 Ok(Found { name: format!("built-in {file}"), folder: self.folder.join(kind), text: text.to_string() })

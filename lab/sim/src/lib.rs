@@ -25,6 +25,8 @@ mod workload;
 #[cfg(test)]
 mod wrong_plans;
 
+pub use run::rows;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 

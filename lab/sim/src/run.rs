@@ -146,6 +146,15 @@ impl Args {
     }
 }
 
+/// What `weft sim run --json` prints of a plan: an object for each case, or for each phase of it.
+///
+/// # Errors
+/// A plan that makes no sense.
+pub fn rows(lab: &Lab, plan: &str, set: &[String]) -> Result<Vec<Value>> {
+    let cases = lab.plan(plan, set, None)?.cases(case::read)?;
+    Ok(cases.iter().enumerate().map(|(number, case)| simulate(case, number, None)).collect::<Result<Vec<_>>>()?.concat())
+}
+
 fn simulate(source: &CaseSource, number: usize, trace: Option<&Path>) -> Result<Vec<Value>> {
     match source.build(case::read)? {
         Case::Model { config, workloads, ties } => model(source, number, trace, (*config, &workloads, ties)),
@@ -307,7 +316,7 @@ fn columns(rows: &[Value]) -> Vec<String> {
 }
 
 /// Names of results, in the order of [`Row`].
-const RESULTS: [&str; 39] = [
+const RESULTS: [&str; 41] = [
     "phase",
     "seconds",
     "seconds_min",
@@ -319,6 +328,8 @@ const RESULTS: [&str; 39] = [
     "bytes",
     "mib_per_second",
     "messages",
+    "client_cpu_us_per_op",
+    "server_cpu_us_per_op",
     "network_bytes",
     "disk_operations",
     "disk_bytes",

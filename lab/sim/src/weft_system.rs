@@ -33,6 +33,8 @@ const STORAGES: [(&str, Engine); 4] =
 const CONTRACTS: [(&str, Durability); 3] = [("batch", Durability::Batch), ("sync", Durability::Sync), ("none", Durability::None)];
 /// Cores of a machine that all share: beyond that a plan has a number wrong.
 const CORES_MAX: u32 = 4096;
+/// Threads of a client, as `weft bench run` takes them.
+const THREADS_MAX: u32 = 1024;
 const CACHES: [(&str, bool); 2] = [("yes", true), ("no", false)];
 
 /// Reads what a plan says of Weft: the section `[weft]` and the one `[[workload]]`. `config` has
@@ -84,7 +86,15 @@ pub fn read<'a>(
     if shape.flush_each && (shape.storage, shape.contracts.first) != (Engine::Journal, Durability::Sync) {
         return Err(root.table("weft")?.error("flush_each", "is for the engine journal with durability sync"));
     }
-    shape.shared_cores = section.get("shared_cores", |value| up_to(value, CORES_MAX))?.map(|cores| cores as usize);
+    // Over a profile of a shared machine, a plan may say that there is none.
+    let shared = |value: &DeValue<'_>| match text(value).as_deref() {
+        Ok("none") => Ok(None),
+        _ => up_to(value, CORES_MAX).map(|cores| Some(cores as usize)),
+    };
+    shape.shared_cores = section.get("shared_cores", shared)?.flatten();
+    // Real clients and servers that shall run on some of the processors of a machine.
+    let local = root.table("local")?.value("processors", |value| up_to(value, CORES_MAX))?.map(|cores| cores as usize);
+    shape.shared_cores = shape.shared_cores.map(|cores| local.map_or(cores, |local| local.min(cores)));
     shape.profile = machines(&mut section, config)?;
     section.finish()?;
     processes(Layered::open(root, profile, "process", choices)?, &mut shape.profile)?;
@@ -93,8 +103,14 @@ pub fn read<'a>(
     };
     let kind = table.swept("kind", choices, |value| name(value, &workload::KINDS))?.ok_or_else(|| table.error("kind", "is missing"))?;
     let depth = table.swept("window", choices, count)?.unwrap_or(1);
-    let work = workload::read(table, kind, config.clients, choices)?;
-    if work.procs != config.clients {
+    let threads = root.table("local")?.swept("threads", choices, |value| up_to(value, THREADS_MAX))?.unwrap_or(1);
+    let clients = config.clients.checked_mul(threads).ok_or_else(|| root.error("clients", "are too many with these threads"))?;
+    let work = workload::read(table, kind, clients, choices)?;
+    let fsync = table.swept("fsync", choices, truth)?.unwrap_or(false);
+    if fsync && matches!(kind, workload::Kind::Names | workload::Kind::Files) {
+        return Err(table.error("fsync", "is for files that are written block by block"));
+    }
+    if work.procs != clients {
         return Err(table.error("ranks", "each client of Weft is one rank: leave this away"));
     }
     let unknown = ["items", "naming", "tree_depth", "tree_branching"].into_iter().find(|key| table.has(key));
@@ -105,7 +121,7 @@ pub fn read<'a>(
         return Err(table.error("size", &format!("clients in virtual time make whole files of at most {} bytes", work.block)));
     }
     table.finish()?;
-    Ok(WeftCase { shape, work: Workload { depth, fsync: true, ..work } })
+    Ok(WeftCase { shape, work: Workload { procs: config.clients, clients: threads, depth, fsync, ..work } })
 }
 
 /// The machines as the runtime in virtual time knows them.
@@ -120,6 +136,7 @@ fn machines(section: &mut Layered<'_, '_>, config: &ClusterConfig) -> Result<Pro
     let checksum = rate("checksum_bandwidth", base.cpu.checksum_bytes_per_s)?;
     let copy = rate("copy_bandwidth", base.cpu.copy_bytes_per_s)?;
     let memory = rate("page_cache_bandwidth", base.disk.memory_bytes_per_s)?;
+    let memory_write = rate("page_cache_write_bandwidth", memory)?;
     let reads_cached = section.get("reads_cached", |value| name(value, &CACHES))?.unwrap_or(true);
     // A path has two links, each of which a message passes as a whole in the model; cards and
     // switch of this runtime pass it through.
@@ -140,6 +157,7 @@ fn machines(section: &mut Layered<'_, '_>, config: &ClusterConfig) -> Result<Pro
     let disk = DiskProfile {
         call_ns,
         memory_bytes_per_s: memory,
+        memory_write_bytes_per_s: memory_write,
         reads_cached,
         read_ns,
         sync_ns,
@@ -224,6 +242,8 @@ fn row(phase: &PhaseReport, wall_s: f64) -> Map<String, Value> {
         "bytes": phase.bytes,
         "mib_per_second": phase.mib_per_s(),
         "messages": phase.messages,
+        "client_cpu_us_per_op": phase.client_cpu_ns as f64 / 1e3 / phase.operations.max(1) as f64,
+        "server_cpu_us_per_op": phase.server_cpu_ns as f64 / 1e3 / phase.operations.max(1) as f64,
         "network_bytes": phase.wire_bytes,
         "disk_operations": disk.sequential + disk.near + disk.far,
         "disk_bytes": disk.read_bytes + disk.written_bytes,

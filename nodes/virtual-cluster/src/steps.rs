@@ -224,13 +224,22 @@ impl Driver<'_> {
         })
     }
 
+    /// One look at a name after the other, or so many handles in one call as there may be requests
+    /// in flight: as programs do it that know the library.
     fn stat(&self) -> Result<PhaseReport, VirtualError> {
         let (files, window) = (self.work.files, self.window());
         self.cluster.phase("stat", self.work, |index, client| {
-            let handles = self.handles[index].borrow().clone();
+            let (dir, names, handles) = (self.dirs[index], self.names(index), self.handles[index].borrow().clone());
             async move {
-                let flows = handles.iter().map(|handle| client.getattr(*handle));
-                run_window(flows, window).await.into_iter().try_for_each(|attr| attr.map(drop)).map_err(failed("stat"))?;
+                if window == 1 {
+                    for name in names {
+                        client.lookup(&WHO, dir, &name).await.map_err(failed("stat"))?;
+                    }
+                    return Ok((files, 0));
+                }
+                for handles in handles.chunks(window) {
+                    client.stat_many(handles).await.into_iter().try_for_each(|attr| attr.map(drop)).map_err(failed("stat"))?;
+                }
                 Ok((files, 0))
             }
         })

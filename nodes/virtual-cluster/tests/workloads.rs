@@ -24,13 +24,15 @@ fn interleaved(procs: u32, size: u64, block: u64, per_call: u64) -> Workload {
 }
 
 #[test]
-fn one_request_for_each_name_and_the_same_result_twice() {
+fn one_request_for_each_change_and_the_same_result_twice() {
     let shape = ClusterShape { meta: 2, data: 2, ..ClusterShape::default() };
     for dirs in [Dirs::Shared, Dirs::Own] {
         let phases = run(&shape, &names(3, 50, 8, dirs)).unwrap();
         assert_eq!(phases.iter().map(|phase| phase.name).collect::<Vec<_>>(), ["create", "stat", "remove"]);
+        // A look at 50 files with 8 in flight is 7 lists of handles, each to a server or two.
         for phase in &phases {
-            assert_eq!((phase.operations, phase.messages), (150, 150), "{}", phase.name);
+            let messages = if phase.name == "stat" { 3 * 7..=3 * 7 * 2 } else { 150..=150 };
+            assert!(phase.operations == 150 && messages.contains(&phase.messages), "{phase:?}");
         }
         assert_eq!(phases, run(&shape, &names(3, 50, 8, dirs)).unwrap());
     }

@@ -243,6 +243,7 @@ fn writes_overtake_a_sync_and_syncs_queue() {
     profile.disk.call_ns = 1_000;
     profile.disk.sync_ns = 100_000;
     profile.disk.memory_bytes_per_s = 0;
+    profile.disk.memory_write_bytes_per_s = 0;
     profile.disk.write_bytes_per_s = 1_000_000_000;
     let sim = Sim::new(1, profile);
     let node = sim.add_node(NodeConfig { cores: 4, ..NodeConfig::client("client0") });
@@ -274,6 +275,7 @@ fn uncached_reads_queue_at_the_disk() {
     profile.disk.reads_cached = false;
     profile.disk.call_ns = 0;
     profile.disk.memory_bytes_per_s = 0;
+    profile.disk.memory_write_bytes_per_s = 0;
     let (read_ns, rate) = (profile.disk.read_ns, profile.disk.read_bytes_per_s);
     let sim = Sim::new(1, profile);
     let node = sim.add_node(NodeConfig::client("client0"));

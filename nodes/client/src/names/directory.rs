@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weft_base::{Attr, Credentials, FileKind, Handle, ServerId, Status};
 use weft_call::run_window;
-use weft_rt::Runtime;
+use weft_rt::{Runtime, Work};
 use weft_wire::LeaseScope;
 use weft_wire::ops::{FileState, GetAttrManyRequest, ParentRequest, ReadDirReply, ReadDirRequest, SyncMetaRequest};
 
@@ -171,6 +171,9 @@ impl<R: Runtime> Client<R> {
             let asked = self.asking();
             let request = GetAttrManyRequest { handles: positions.iter().map(|position| handles[*position]).collect() };
             let reply = self.call(flow, server, &request).await;
+            for _ in positions {
+                self.rt().cpu(Work::Record).await;
+            }
             let states = reply.and_then(|reply| {
                 if reply.states.len() == positions.len() { Ok(reply.states) } else { Err(flow.error_at(Status::BadMessage, server)) }
             });

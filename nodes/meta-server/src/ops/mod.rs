@@ -152,6 +152,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 fn records_seen(request: &Request) -> usize {
     match request {
         Request::LookupMany(request) => request.dirs.iter().map(|dir| dir.names.len()).sum(),
+        Request::GetAttrMany(request) => request.handles.len(),
         _ => 0,
     }
 }

@@ -70,12 +70,12 @@ impl State {
             }
             _ => None,
         };
-        let copied = match op {
-            DiskOp::Read { len, .. } => *len,
-            DiskOp::Write { data, .. } => data.len(),
+        let copying_ns = match op {
+            DiskOp::Read { len, .. } => transfer_ns(*len, profile.memory_bytes_per_s),
+            DiskOp::Write { data, .. } => transfer_ns(data.len(), profile.memory_write_bytes_per_s),
             _ => 0,
         };
-        let on_core = profile.call_ns + transfer_ns(copied, profile.memory_bytes_per_s);
+        let on_core = profile.call_ns + copying_ns;
         let jitter = profile.jitter_ns;
         let jitter = match at_disk {
             _ if jitter == 0 => 0,

@@ -87,9 +87,11 @@ pub struct CpuProfile {
 pub struct DiskProfile {
     /// One call into the operating system, on a core, in nanoseconds.
     pub call_ns: u64,
-    /// Rate of copying into and out of the page cache, on a core, in bytes per second; 0 means that
-    /// it is free.
+    /// Rate of copying out of the page cache, on a core, in bytes per second; 0 means that it is
+    /// free.
     pub memory_bytes_per_s: u64,
+    /// The same into the page cache, which must find room for what it has not held before.
+    pub memory_write_bytes_per_s: u64,
     /// Reads find their data in the page cache.
     pub reads_cached: bool,
     /// Latency of a read that goes to the disk, in nanoseconds.
@@ -144,6 +146,7 @@ impl Profile {
             disk: DiskProfile {
                 call_ns: 1_500,
                 memory_bytes_per_s: 6_000_000_000,
+                memory_write_bytes_per_s: 6_000_000_000,
                 reads_cached: true,
                 read_ns: 90_000,
                 sync_ns: 60_000,
@@ -176,6 +179,7 @@ impl Profile {
             disk: DiskProfile {
                 call_ns: 500,
                 memory_bytes_per_s: 0,
+                memory_write_bytes_per_s: 0,
                 reads_cached: true,
                 read_ns: 2_000,
                 sync_ns: 10_000,
