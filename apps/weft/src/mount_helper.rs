@@ -17,7 +17,7 @@ use weft_host::mounts;
 /// Names under which this program is the helper.
 const NAMES: [&str; 2] = ["mount.weft", "mount.fuse.weft"];
 /// For `mount`, its relatives and systemd, or always so.
-const PASSED_OVER: [&str; 22] = [
+const PASSED_OVER: [&str; 21] = [
     "defaults",
     "rw",
     "auto",
@@ -33,7 +33,6 @@ const PASSED_OVER: [&str; 22] = [
     "_netdev",
     "nosuid",
     "nodev",
-    "noatime",
     "nodiratime",
     "exec",
     "async",

@@ -25,4 +25,4 @@ pub use map::{ClusterMap, Generation, ServerEntry, WIDTH_ALL};
 pub use payload::Payload;
 pub use requests::{ClientRequests, KnownRequests};
 pub use status::{Result, Status};
-pub use time::{DataTime, MILLISECOND, Nanos, SECOND, WallTime};
+pub use time::{ATIME_DUE_NS, DataTime, MILLISECOND, Nanos, SECOND, WallTime};

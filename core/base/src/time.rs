@@ -42,6 +42,9 @@ impl fmt::Debug for Nanos {
     }
 }
 
+/// A time of the last access that is as old, in nanoseconds, is set anew by a reader: a day.
+pub const ATIME_DUE_NS: i64 = 86_400 * SECOND as i64;
+
 /// Nanoseconds since 1970-01-01 UTC, as in timestamps of files. Negative before that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct WallTime(pub i64);

@@ -101,7 +101,8 @@ fn kind_of(inode: Option<&Inode>, answer: Option<&Bytes>) -> Option<ChangeKind> 
         return None;
     }
     match answer {
-        // A change of attributes is answered with these; an open with more.
+        // A change of attributes is answered with these; an open with more. Times of access stand
+        // beside the answer to many closes.
         Some(body) if !body.is_empty() => FileState::from_bytes(body.clone()).is_ok().then_some(ChangeKind::Changed),
         // Closes, and what servers find out by themselves.
         _ if inode.kind == FileKind::File && !inode.flags.has(InodeFlags::WRITING) => Some(ChangeKind::Written),

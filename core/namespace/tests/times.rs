@@ -5,10 +5,10 @@ mod common;
 
 use bytes::Bytes;
 use common::*;
-use weft_base::{ClientId, Credentials, DataTime, Handle, Status, WallTime};
+use weft_base::{ClientId, Credentials, DataTime, Handle, RequestId, Status, WallTime};
 use weft_namespace::{InodeFlags, SizePlan};
-use weft_wire::Rights;
 use weft_wire::ops::*;
+use weft_wire::{Rights, Wire};
 
 const OTHER: ClientId = ClientId(2);
 const FUTURE: WallTime = WallTime(1 << 60);
@@ -134,4 +134,46 @@ fn capabilities_of_a_program_end_when_it_is_opened_for_writing_or_cut() {
     give(&mut m);
     m.setattr(&SetAttrRequest { size: Some(0), ..setattr(file, &ROOT) }).unwrap();
     assert!(!has(&m));
+}
+
+#[test]
+fn a_reader_sets_the_time_of_access_when_it_is_due_and_changes_nothing_else() {
+    let day = weft_base::ATIME_DUE_NS;
+    let mut m = Machine::new();
+    let file = m.create(TOP, "f").unwrap();
+    let read = |m: &mut Machine, later: i64| {
+        m.now += later;
+        let mut told = Vec::new();
+        m.change(|state, cx, record| {
+            state.prepare_read(cx, file, record);
+            told.clone_from(&record.changes);
+            Ok(())
+        })
+        .unwrap();
+        // It stands beside the answer to many closes, where nobody who watches hears of it.
+        let body = CloseManyReply { outcomes: vec![Ok(()); 3] }.to_bytes();
+        told.push(weft_namespace::Change::reply(RequestId { client: ME, incarnation: 1, sequence: 1 }, 1, body));
+        assert_eq!(weft_namespace::told(&told), []);
+        m.attr(file)
+    };
+    let before = m.attr(file);
+    assert!(before.atime <= before.mtime);
+    let after = read(&mut m, 10);
+    assert!(after.atime > before.ctime);
+    assert_eq!(weft_base::Attr { atime: before.atime, ..after }, before, "no other time and no version");
+    // Until it is changed, or for a day.
+    assert_eq!(read(&mut m, day - 10), after);
+    let next_day = read(&mut m, 10);
+    assert!(next_day.atime.0 >= after.atime.0 + day);
+    m.setattr(&SetAttrRequest { mode: Some(0o600), ..setattr(file, &ROOT) }).unwrap();
+    assert!(read(&mut m, 10).atime > next_day.atime, "its attributes were changed");
+    set_mtime(&mut m, file, FUTURE);
+    let then = read(&mut m, 10).atime;
+    assert!(read(&mut m, 10).atime > then, "what is of the future was always changed since");
+    // A time of access of the future stays.
+    m.setattr(&SetAttrRequest { atime: Some(SetTime { at: Some(FUTURE) }), ..setattr(file, &ROOT) }).unwrap();
+    assert_eq!(read(&mut m, day).atime, FUTURE);
+    m.setattr(&SetAttrRequest { atime: Some(SetTime { at: Some(WallTime(1)) }), ..setattr(file, &ROOT) }).unwrap();
+    m.setattr(&SetAttrRequest { seal: Some(true), ..setattr(file, &ROOT) }).unwrap();
+    assert_eq!(read(&mut m, day).atime, WallTime(1), "what is sealed does not change");
 }

@@ -151,6 +151,10 @@ impl KeyRights {
         if self.is_read_only && changes_in_passing(request) {
             return Err(Status::KeyReadsOnly);
         }
+        if let (true, Request::CloseMany(many)) = (self.is_read_only, &mut *request) {
+            // Who may change nothing leaves no time of access either.
+            many.read = None;
+        }
         if !self.is_for_everybody() {
             believe(request, opened);
         }

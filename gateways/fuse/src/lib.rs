@@ -59,6 +59,8 @@ pub struct MountOptions {
     /// Locks of programs are left to the kernel: those of other mounts are not seen. For files that
     /// one mount uses.
     pub local_locks: bool,
+    /// Reading a file sets the time of its last access where that is due (`relatime`).
+    pub sets_atime: bool,
     /// Read-only, for sealed trees: the kernel opens files without asking, and remembers what is
     /// sealed for ever. Files that are not sealed are not read.
     pub is_dataset: bool,
@@ -78,6 +80,7 @@ impl Default for MountOptions {
             remembers: Remembers::Default,
             direct_from_bytes: 1 << 20,
             local_locks: false,
+            sets_atime: false,
             is_dataset: false,
             close_patience: Duration::from_secs(10),
         }
@@ -163,6 +166,7 @@ fn begin<R: ThreadRuntime>(
         direct_from_bytes: options.direct_from_bytes,
         keeps_locks: !options.local_locks,
         appends_alone: true,
+        sets_atime: options.sets_atime,
         is_dataset: options.is_dataset,
     };
     let posix = Arc::new(Posix::new(client, Above::new(log), behaviour));

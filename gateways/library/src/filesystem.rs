@@ -124,8 +124,15 @@ impl<R: ThreadRuntime> FileSystem<R> {
     /// As [`FileSystem::open`].
     pub fn open_with(client: Client<R>, who: Credentials, umask: u32, habits: Habits) -> Result<FileSystem<R>> {
         let keeps_leases = habits.keeps_leases;
-        let options =
-            Options { ttl_ns: 0, keeps_leases, direct_from_bytes: 0, keeps_locks: false, appends_alone: false, is_dataset: false };
+        let options = Options {
+            ttl_ns: 0,
+            keeps_leases,
+            direct_from_bytes: 0,
+            keeps_locks: false,
+            appends_alone: false,
+            sets_atime: false,
+            is_dataset: false,
+        };
         let id = client.map().fs_id;
         let posix = Arc::new(Posix::new(client, Callers, options));
         let threads = Arc::new(Threads { begins: habits.thread_begins, all: Mutex::default() });

@@ -132,8 +132,15 @@ impl<R: Runtime> Nfs<R> {
             }
             found.push(Exported { export, root: attr.handle });
         }
-        let options =
-            Options { ttl_ns: 0, keeps_leases: false, direct_from_bytes: 0, keeps_locks: true, appends_alone: false, is_dataset: false };
+        let options = Options {
+            ttl_ns: 0,
+            keeps_leases: false,
+            direct_from_bytes: 0,
+            keeps_locks: true,
+            appends_alone: false,
+            sets_atime: false,
+            is_dataset: false,
+        };
         let posix = Posix::new(client, Above(log), options);
         posix.keep_leases_below();
         posix.meet_servers().await;

@@ -109,9 +109,13 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     }
 
     async fn close_all(&self, files: Vec<Arc<OpenFile>>) {
-        for result in self.client.close_many(&files).await {
+        let read = files.iter().map(|file| file.is_read().then(|| file.handle())).collect::<Vec<_>>();
+        let results = self.client.close_many(&files).await;
+        for (result, read) in results.into_iter().zip(read) {
             // Nobody waits for the answer; what servers do wrong is noted.
             let _ = self.noted(result);
+            // Its time of the last access is another one now.
+            read.into_iter().for_each(|file| self.forget_told(file));
         }
     }
 }

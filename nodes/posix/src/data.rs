@@ -40,7 +40,9 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             true => bytes.min(open.file.size_known().saturating_sub(offset)),
             false => bytes,
         };
-        self.noted(self.client.read(&open.file, offset, bytes).await)
+        let read = self.noted(self.client.read(&open.file, offset, bytes).await)?;
+        open.note_read();
+        Ok(read)
     }
 
     /// Writes data. It is at the servers when this returns.
@@ -102,7 +104,9 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::read_list`]; [`weft_base::Status::Stale`] if no such file is open.
     pub async fn read_list(&self, file: u64, ranges: &[(u64, u64)]) -> Result<Vec<Vec<Payload>>> {
         let open = self.description(file, "read")?;
-        self.noted(self.client.read_list(&open.file, ranges).await)
+        let read = self.noted(self.client.read_list(&open.file, ranges).await)?;
+        open.note_read();
+        Ok(read)
     }
 
     /// Writes many ranges of an open file, as [`Posix::read_list`] reads them; `data` holds their

@@ -96,6 +96,8 @@ pub(crate) struct Description {
     pub pages: Option<Version>,
     /// This is noted in [`crate::pages::Pages`].
     pub is_noted: AtomicBool,
+    /// A read of it sets the time of the last access.
+    pub is_atime_due: bool,
     /// What is on stable storage when a change returns.
     pub stable: Stable,
     /// [`OpenFile::epoch_of_writes`] when it was known last whether the file has set-id bits.
@@ -104,14 +106,22 @@ pub(crate) struct Description {
 
 impl Description {
     /// Of a file that had these attributes when it was opened.
-    pub fn new(attr: &Attr, file: Arc<OpenFile>, caching: Caching, stable: Stable) -> Description {
+    pub fn new(attr: &Attr, file: Arc<OpenFile>, caching: Caching, stable: Stable, is_atime_due: bool) -> Description {
         Description {
             file,
             cached: caching != Caching::Direct,
             pages: (caching == Caching::Anew).then(|| version_of(attr)),
             is_noted: AtomicBool::new(false),
+            is_atime_due,
             stable,
             epoch: AtomicU32::new(DataTime::epoch_of_writes(attr.mtime_epoch)),
+        }
+    }
+
+    /// It was read.
+    pub fn note_read(&self) {
+        if self.is_atime_due {
+            self.file.note_read();
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weft_base::{Attr, Credentials, FileKind, Handle, SECOND, Status, set_id_bits};
+use weft_base::{ATIME_DUE_NS, Attr, Credentials, FileKind, Handle, SECOND, Status, set_id_bits};
 use weft_client::{Client, CreateOptions, Error, OpenFile, Result, Seen};
 use weft_rt::Runtime;
 use weft_wire::Rights;
@@ -239,6 +239,14 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     }
 
     fn add_file(&self, attr: &Attr, file: Arc<OpenFile>, caching: Caching, stable: Stable) -> u64 {
-        self.files.add(Arc::new(Description::new(attr, file, caching, stable)))
+        let is_atime_due = self.options.sets_atime && self.is_atime_due(attr);
+        self.files.add(Arc::new(Description::new(attr, file, caching, stable, is_atime_due)))
+    }
+
+    /// True if a read of a file with these attributes sets the time of its last access; servers
+    /// look again. What keeps no times has none.
+    fn is_atime_due(&self, attr: &Attr) -> bool {
+        let is_old = || self.rt().wall().0.saturating_sub(attr.atime.0) >= ATIME_DUE_NS;
+        attr.ctime.0 != 0 && !attr.is_sealed() && (attr.atime <= attr.mtime.max(attr.ctime) || is_old())
     }
 }

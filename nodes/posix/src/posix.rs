@@ -40,6 +40,9 @@ pub struct Options {
     /// gateway must hear notices for it ([`Posix::next_to_hear`]), or others that want to write are
     /// refused. False: every append takes a lock at the server.
     pub appends_alone: bool,
+    /// Reading a file sets the time of its last access where that is due, as `relatime` of Linux
+    /// has it; servers hear of it with the close. False: reading sets no time.
+    pub sets_atime: bool,
     /// Whoever is above changes nothing, reads sealed files only, by [`Posix::read_sealed`] and
     /// without opening them, and believes what it is told of sealed objects for ever.
     pub is_dataset: bool,

@@ -227,3 +227,99 @@ fn set_id_bits_end_with_a_write_through_another_mount() {
     by_root.write_all_at(b"changed", 0).unwrap();
     assert_eq!(mode(), 0o4777);
 }
+
+fn atime(path: &Path) -> SystemTime {
+    fs::metadata(path).expect("the file is there").accessed().expect("it has a time")
+}
+
+#[test]
+fn promise_relatime_costs_no_message() {
+    if !available("promise_relatime_costs_no_message", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "2", "--data", "1"]);
+    let (writer, reader) = (fs.mnt(), fs.mount("reader", "relatime,cache_ms=0"));
+    // Two files that are read, one that is not, and a sealed one.
+    let files = ["one", "two", "unread", "sealed/file"];
+    fs::create_dir(writer.join("sealed")).unwrap();
+    for file in files {
+        fs::write(writer.join(file), b"content").unwrap();
+    }
+    assert!(weft().arg("seal").arg(fs.at("/sealed")).status().unwrap().success());
+    let times = |mnt: &Path| files.map(|file| atime(&mnt.join(file)));
+    let all = |mnt: &Path| files.map(|file| fs::metadata(mnt.join(file)).map(|meta| (meta.ctime(), meta.ctime_nsec())).unwrap());
+    let (before, changed) = (times(&reader), all(&reader));
+    // To look and to open is not to read, and a mount without the option sets nothing.
+    drop(File::open(reader.join("unread")).unwrap());
+    assert_eq!(files.map(|file| fs::read(writer.join(file)).unwrap().len()), [7; 4]);
+    assert_eq!(times(&writer), before);
+    let read = |file: &str| assert_eq!(fs::read(reader.join(file)).unwrap(), b"content");
+    let cursor = String::from_utf8(weft().args(["watch", "--once"]).arg(fs.at("/")).output().unwrap().stdout).unwrap();
+    let ops: Vec<String> = fs.answered().into_keys().filter(|op| !matches!(op.as_str(), "Ping" | "Live" | "Notices")).collect();
+    let asked = |work: &dyn Fn()| {
+        let now = || ops.iter().map(|op| (op.clone(), fs.answered_of(&[op]))).collect::<Vec<_>>();
+        let before = now();
+        work();
+        std::thread::sleep(Duration::from_millis(200));
+        now().into_iter().zip(before).map(|((op, now), (_, before))| (op, now - before)).collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let first = asked(&|| ["one", "two", "sealed/file"].into_iter().for_each(read));
+    wait_until("the times of access", PATIENCE, || atime(&reader.join("one")) > before[0] && atime(&reader.join("two")) > before[1]);
+    let after = times(&reader);
+    assert_eq!((after[2], after[3]), (before[2], before[3]));
+    assert!(after[0] < SystemTime::now() + GRAIN);
+    assert_eq!(all(&reader), changed, "that is no change of the file");
+    let kinds: Vec<&str> = first.iter().filter(|(_, count)| **count > 0).map(|(op, _)| op.as_str()).collect();
+    assert!(!kinds.contains(&"SetAttr"), "{first:?}");
+    // Until it is changed it is not set again: what the next reading costs, the first one did.
+    let second = asked(&|| ["one", "two", "sealed/file"].into_iter().for_each(read));
+    assert_eq!(times(&reader), after);
+    for op in ["Open", "Close", "CloseMany", "SetAttr"] {
+        let count = |counts: &std::collections::BTreeMap<String, u64>| counts.get(op).copied().unwrap_or(0);
+        assert!(count(&first) <= count(&second) + 1, "{op}: {first:?} {second:?}");
+    }
+    // Nobody who watches hears of it.
+    let cursor = cursor.lines().rev().find_map(|line| line.strip_prefix("cursor ")).expect("a cursor").to_string();
+    let told = String::from_utf8(weft().args(["watch", "--once", "--since", &cursor]).arg(fs.at("/")).output().unwrap().stdout).unwrap();
+    assert!(told.lines().all(|line| line.starts_with("cursor ")), "{told}");
+    // Over a restart, and anew after a change.
+    fs.down();
+    fs.start_mounted(&[]);
+    assert_eq!(times(&fs.mnt())[..2], after[..2]);
+    let reader = fs.mount("reader", "relatime");
+    fs::write(fs.mnt().join("one"), b"content").unwrap();
+    assert_eq!(fs::read(reader.join("one")).unwrap(), b"content");
+    // The mount itself shows it, though nobody tells its kernel of a change.
+    wait_until("the time of access", PATIENCE, || atime(&reader.join("one")) > after[0]);
+}
+
+#[test]
+fn a_time_of_access_ends_no_lease() {
+    if !available("a_time_of_access_ends_no_lease", &[Need::Fuse, Need::Kernel(6, 16)]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--data", "1"]);
+    let (other, reader) = (fs.mnt(), fs.mount("reader", "relatime"));
+    const FILES: usize = 50;
+    let file = |mnt: &Path, number: usize| mnt.join(format!("dir/{number}"));
+    fs::create_dir(other.join("dir")).unwrap();
+    (0..FILES).for_each(|number| fs::write(file(&other, number), b"content").unwrap());
+    let look = || (0..FILES).map(|number| atime(&file(&other, number))).collect::<Vec<_>>();
+    let asked = || fs.answered_of(&["Lookup", "GetAttr", "GetAttrMany", "ReadDir"]);
+    // It is told all of it under leases.
+    let holds = || {
+        look();
+        let before = asked();
+        look();
+        asked() == before
+    };
+    wait_until("leases", PATIENCE, holds);
+    let before = look();
+    (0..FILES).for_each(|number| assert_eq!(fs::read(file(&reader, number)).unwrap(), b"content"));
+    wait_until("the times of access", PATIENCE, || (0..FILES).all(|number| atime(&file(&reader, number)) > before[number]));
+    let messages = asked();
+    assert_eq!((look(), asked()), (before.clone(), messages), "it goes on believing what it was told");
+    // A change is told with it.
+    fs::write(file(&reader, 0), b"more").unwrap();
+    assert!(atime(&file(&other, 0)) > before[0]);
+}

@@ -47,6 +47,8 @@ Options for -o, separated by commas:
   cache_ms=N         instead, it remembers them for so long (the default before Linux 6.16: 1000)
   direct_from=SIZE   files at least this large are read past the page cache (default 1MiB)
   nonempty           over a directory with entries, which nobody sees until it is unmounted
+  relatime           reading sets the time of a file's last access if it was changed since, or if that is a day old; servers
+                     hear of it with the close (the default is noatime: reading sets no time)
   locks=local        locks of programs are left to the kernel and not seen by other mounts
   dataset            for sealed trees (`weft seal`): read-only; what was read once is read again at the rate of the
                      kernel, without a message; files that are not sealed are not read
@@ -371,6 +373,8 @@ pub fn parse_options(options: &[String]) -> Result<MountOptions> {
             ("leases", None) => parsed.remembers = Remembers::UntilChanged,
             ("cache_ms", Some(_)) => parsed.remembers = Remembers::For(Duration::from_millis(number()?)),
             ("locks", Some("local")) => parsed.local_locks = true,
+            ("relatime", None) => parsed.sets_atime = true,
+            ("noatime", None) => parsed.sets_atime = false,
             ("dataset", None) => parsed.is_dataset = true,
             ("direct_from", Some(size)) => {
                 parsed.direct_from_bytes =
@@ -390,6 +394,9 @@ pub fn parse_options(options: &[String]) -> Result<MountOptions> {
         }
         parsed.read_only = true;
         parsed.local_locks = true;
+    }
+    if parsed.sets_atime && parsed.read_only {
+        bail!("-o relatime sets times, and -o ro and -o dataset change nothing: leave one of them away");
     }
     if options.iter().any(|option| option == "leases") && options.iter().any(|option| option.starts_with("cache_ms=")) {
         bail!("-o leases and -o cache_ms= exclude each other: with leases the kernel remembers as long as nobody changes anything");
@@ -417,6 +424,8 @@ mod tests {
         assert!(dataset.is_dataset && dataset.read_only && dataset.local_locks);
         assert_eq!(dataset.remembers, Remembers::For(NAMES_OUTSIDE));
         assert!(parse("dataset,rw").unwrap_err().to_string().contains("read-only"));
+        assert!(parse("relatime").unwrap().sets_atime && !parse("relatime,noatime").unwrap().sets_atime);
+        assert!(parse("relatime,dataset").unwrap_err().to_string().contains("change nothing"));
         assert!(parse("leases,cache_ms=0").unwrap_err().to_string().contains("exclude each other"));
     }
 

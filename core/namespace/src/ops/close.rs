@@ -1,6 +1,6 @@
 //! Close: what was written, and which rights remain.
 
-use weft_base::{DataTime, Handle, Result, Status};
+use weft_base::{ATIME_DUE_NS, DataTime, FileKind, Handle, Result, Status};
 use weft_layout::FILE_BYTES_MAX;
 use weft_wire::Rights;
 use weft_wire::ops::CloseRequest;
@@ -80,6 +80,19 @@ impl State {
             record.changes.push(Change::PutInode { handle, inode: changed });
         }
         Ok(ClosePlan::Done)
+    }
+
+    /// A file has been read by somebody who had it open. As `relatime` of Linux has it, the time of
+    /// the last access becomes now if the file was changed since, or if it is a day old. That is no
+    /// change of the file: no other time tells of it, caches of it are as good as before, and
+    /// nobody need hear of it. What is locked or sealed, or keeps no times, is left as it is.
+    pub fn prepare_read(&self, cx: &RequestContext<'_>, handle: Handle, record: &mut Record) {
+        let Some(inode) = self.peek(handle) else { return };
+        let is_due = inode.atime <= inode.mtime.max(inode.ctime) || cx.now.0.saturating_sub(inode.atime.0) >= ATIME_DUE_NS;
+        let may = inode.kind == FileKind::File && inode.nlink > 0 && !inode.is_sealed() && !inode.has_no_metafile();
+        if is_due && may && inode.atime < cx.now && self.check_writable(handle, inode).is_ok() {
+            record.changes.push(Change::PutInode { handle, inode: Inode { atime: cx.now, ..inode.clone() } });
+        }
     }
 
     /// True if with this close nobody writes any more to a file that has holes: how many are left,

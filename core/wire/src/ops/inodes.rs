@@ -134,6 +134,11 @@ wire_struct! {
     pub struct CloseManyRequest {
         /// At most [`CLOSES_MAX`].
         pub closes: Vec<CloseRequest>,
+        optional {
+            /// Which of them, by their positions in a byte each, have been read, and their time of
+            /// the last access may be too old.
+            2 pub read: Bytes,
+        }
     }
 
     /// What became of each close.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use weft_base::{Handle, ServerId, Status};
 use weft_call::run_window;
@@ -21,6 +22,7 @@ struct Closing<'a> {
     file: &'a OpenFile,
     report: Report,
     change: Option<Changing<'a>>,
+    is_read: bool,
     _passage: Passage<'a>,
 }
 
@@ -46,8 +48,9 @@ impl<R: Runtime> Client<R> {
             };
             match self.inner.opens.begin_report(inode) {
                 Some(report) => {
-                    let change = report.tells_of_writes().then(|| self.changing(Touched::Object(inode.handle)));
-                    let closing = Closing { index, file, report, change, _passage: passage };
+                    let is_read = inode.is_read.swap(false, Ordering::Relaxed);
+                    let change = (is_read || report.tells_of_writes()).then(|| self.changing(Touched::Object(inode.handle)));
+                    let closing = Closing { index, file, report, change, is_read, _passage: passage };
                     together.entry(inode.handle.server()).or_default().push(closing);
                 }
                 None => self.inner.opens.remove_if_idle(inode),
@@ -73,7 +76,10 @@ impl<R: Runtime> Client<R> {
 
     async fn close_together(&self, server: ServerId, group: Vec<Closing<'_>>) -> Vec<(usize, Result<()>)> {
         let flow = self.flow("close", group.first().map_or(Handle(0), |closing| closing.file.handle()));
-        let request = CloseManyRequest { closes: group.iter().map(|closing| closing.report.request.clone()).collect() };
+        // Fewer than 256 go with one request.
+        let read: Vec<u8> = (0u8..).zip(&group).filter_map(|(position, closing)| closing.is_read.then_some(position)).collect();
+        let read = (!read.is_empty()).then(|| read.into());
+        let request = CloseManyRequest { read, closes: group.iter().map(|closing| closing.report.request.clone()).collect() };
         let outcome = self.call(flow, server, &request).await;
         let outcomes = match outcome {
             Ok(reply) if reply.outcomes.len() == group.len() => reply.outcomes,
@@ -81,7 +87,10 @@ impl<R: Runtime> Client<R> {
             Err(error) => vec![Err(error.status); group.len()],
         };
         let ended = group.into_iter().zip(outcomes).map(|(closing, outcome)| {
-            let Closing { index, file, report, change, _passage } = closing;
+            let Closing { index, file, report, change, is_read, _passage } = closing;
+            if is_read && outcome.is_err_and(Status::is_transient) {
+                file.note_read();
+            }
             let flow = Flow { handle: file.handle(), ..flow };
             if let (Some(change), Ok(())) = (change, &outcome) {
                 change.done(Effect::Object);

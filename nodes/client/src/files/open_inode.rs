@@ -13,6 +13,7 @@
 //! The data servers say when a write was made. The client only passes on the latest epoch that it
 //! has heard of, so that its own writes come after whatever time it has seen set ([`DataTime`]).
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use weft_base::{Attr, Credentials, DataTime, Handle, Layout, Nanos, Status};
@@ -36,6 +37,8 @@ pub(crate) struct OpenInode {
     pub(super) gate: Gate,
     /// Held by whoever appends.
     pub(super) appends: Gate,
+    /// It was read, and its server shall hear of that with the last close.
+    pub(super) is_read: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -130,7 +133,8 @@ impl OpenInode {
         let state = State { epoch: attr.truncate_epoch, mtime_epoch: attr.mtime_epoch, changes: 1, ..State::default() };
         let Attr { handle, layout, .. } = *attr;
         let distribution = Distribution::of(&layout).map_or_else(OnceLock::new, OnceLock::from);
-        OpenInode { handle, layout, distribution, gate: Gate::default(), appends: Gate::default(), state: Mutex::new(state) }
+        let (gate, appends) = (Gate::default(), Gate::default());
+        OpenInode { handle, layout, distribution, gate, appends, is_read: AtomicBool::new(false), state: Mutex::new(state) }
     }
 
     /// The file was closed for a while: others may have changed it.

@@ -89,6 +89,17 @@ impl OpenFile {
         self.inode.epoch_of_writes()
     }
 
+    /// The time of the last access to it is due: its server hears of the read with the close of the
+    /// last local open, if that is done by [`crate::Client::close_many`].
+    pub fn note_read(&self) {
+        self.inode.is_read.store(true, Ordering::Relaxed);
+    }
+
+    /// True if [`OpenFile::note_read`] was called, and its server has not heard of it.
+    pub fn is_read(&self) -> bool {
+        self.inode.is_read.load(Ordering::Relaxed)
+    }
+
     pub(super) fn inode(&self) -> &Arc<OpenInode> {
         &self.inode
     }

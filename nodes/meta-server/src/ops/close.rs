@@ -7,9 +7,9 @@ use weft_base::{Result, Status};
 use weft_namespace::{Change, ClosePlan, Record};
 use weft_rt::{PeerId, ServerRuntime};
 use weft_wire::ops::{CLOSES_MAX, CloseManyReply, CloseManyRequest, CloseRequest, Written};
-use weft_wire::{Header, Op, Wire};
+use weft_wire::{Header, Op, Rights, Wire};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Room};
 use crate::server::Server;
 use crate::step::Step;
 
@@ -44,7 +44,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let cx = self.context(header.request.client);
         let mut outcomes = Vec::with_capacity(request.closes.len());
         let mut changes = 0;
-        for close in &request.closes {
+        let mut read = Vec::new();
+        for (index, close) in request.closes.iter().enumerate() {
+            let is_named = request.read.as_ref().is_some_and(|read| read.iter().take(CLOSES_MAX).any(|at| usize::from(*at) == index));
+            let is_read = is_named && self.has_open_for_reading(header, close);
             let mut record = Record::default();
             let plan = match self.leaves_holes(header, close) {
                 true => Ok(ClosePlan::AskData),
@@ -55,6 +58,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                     changes += record.changes.len();
                     self.change(&mut record);
                     self.closed_by(header.request.client, close.handle);
+                    read.extend(is_read.then_some(close.handle));
                 }),
                 Ok(ClosePlan::AskData) => Err(Status::Busy),
                 Err(status) => Err(status),
@@ -63,6 +67,12 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         self.closed();
         let body = CloseManyReply { outcomes }.to_bytes();
         let mut record = Record::default();
+        // Beside an answer, where a watcher takes it for no change. No lease is in its way: who was
+        // told another time of access may believe it.
+        if !read.is_empty() && self.engine.room() == Room::Plenty {
+            read.into_iter().for_each(|handle| self.state.borrow().prepare_read(&cx, handle, &mut record));
+        }
+        changes += record.changes.len();
         if changes > 0 {
             record.changes.push(Change::reply(header.request, header.finished_below(), body.clone()));
             self.change(&mut record);
@@ -70,6 +80,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.change_and_answer(header, &mut record, &body);
         }
         Ok(Step::Answer(body, changes))
+    }
+
+    fn has_open_for_reading(&self, header: &Header, request: &CloseRequest) -> bool {
+        let opened = self.state.borrow().opened_by(header.request.client, request.handle);
+        opened.is_some_and(|(rights, _)| rights.contains(Rights::READ))
     }
 
     fn leaves_holes(&self, header: &Header, request: &CloseRequest) -> bool {

@@ -178,6 +178,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
         Request::Notices(NoticesRequest { session: 3, heard: 5, leaves: false }),
         Request::Changes(ChangesRequest { after: ChangeCursor { log: 7, lsn: 5, segment: 1, offset: 4096 }, wait_ms: 10 }),
         Request::CloseMany(CloseManyRequest {
+            read: Some(Bytes::from_static(&[1])),
             closes: vec![
                 CloseRequest { handle, open_sequence: 6, keeps: Rights::default(), written: None },
                 CloseRequest {
