@@ -184,7 +184,7 @@ fn who_waits_is_told() {
     assert!(gate.told.borrow().is_empty());
     assert_eq!(two.wait((5, 10)), BLOCKED, "it asks again");
     assert_eq!(one.unlock((0, 10)), GRANTED);
-    world.pass(3 * SECOND);
+    world.pass(SECOND);
     assert_eq!(gate.told.borrow().len(), 1);
     let mut said = gate.told.borrow()[0].arguments();
     assert_eq!(
@@ -222,12 +222,12 @@ fn who_cannot_be_told_asks_or_loses_it() {
     // It does not want it.
     gate.answers.set(Told::Refused);
     assert_eq!((one.lock(range), two.wait(range), one.unlock(range)), (GRANTED, BLOCKED, GRANTED));
-    world.pass(3 * SECOND);
+    world.pass(SECOND);
     assert_eq!((one.lock(range), one.unlock(range), is_idle(&gate)), (GRANTED, GRANTED, true));
     // It may have heard, and refuses what it has already: then the lock is its.
     gate.answers.set(Told::Unanswered);
     assert_eq!((one.lock(range), two.wait(range), one.unlock(range)), (GRANTED, BLOCKED, GRANTED));
-    world.pass(3 * SECOND);
+    world.pass(SECOND);
     gate.answers.set(Told::Refused);
     world.pass(200 * SECOND);
     assert_eq!((one.lock(range), two.unlock(range), one.lock(range)), (DENIED, GRANTED, GRANTED));
@@ -251,7 +251,7 @@ fn a_wait_can_be_given_up() {
     gate.answers.set(Told::Unheard);
     assert_eq!((one.ask(false, false, range), two.ask(false, false, (5, 2)), two.wait(range)), (GRANTED, GRANTED, BLOCKED));
     assert_eq!(one.unlock(range), GRANTED);
-    world.pass(3 * SECOND);
+    world.pass(SECOND);
     assert_eq!((one.ask(false, false, (0, 1)), two.cancel(range)), (DENIED, GRANTED));
     assert_eq!((one.lock((0, 5)), one.lock((7, 3)), one.lock((5, 2)), one.ask(false, false, (5, 2))), (GRANTED, GRANTED, DENIED, GRANTED));
 }
@@ -262,7 +262,7 @@ fn a_circle_is_refused() {
     let (one, two) = two(&world, &gate, &fh);
     assert_eq!((one.lock((0, 1)), two.lock((1, 1)), one.wait((1, 1)), two.wait((0, 1))), (GRANTED, GRANTED, BLOCKED, DEADLOCK));
     assert_eq!(two.unlock((1, 1)), GRANTED);
-    world.pass(3 * SECOND);
+    world.pass(SECOND);
     assert_eq!(gate.told.borrow().len(), 1);
 }
 
@@ -281,7 +281,7 @@ fn a_client_that_was_away_drops_its_locks() {
     one.free_all();
     assert_eq!((two.test((0, 2)), two.test((2, 1)).map(|found| found.1)), (None, Some(1)));
     assert_eq!(two.unlock((3, 1)), GRANTED);
-    world.pass(3 * SECOND);
+    world.pass(SECOND);
     assert!(gate.told.borrow().is_empty(), "it does not wait any more");
     // A machine that has restarted says so with its first lock.
     assert_eq!((one.lock((0, 1)), other.lock((1, 1))), (GRANTED, GRANTED));
@@ -355,7 +355,7 @@ fn one_client_does_not_take_the_room_of_others() {
     two.free_all();
     world.pass(10 * SECOND);
     Program::new(&world, &gate, 3, 3, &fh).free_all();
-    world.pass(3 * SECOND);
+    world.pass(SECOND);
     assert!(is_idle(&gate));
 }
 
@@ -397,7 +397,7 @@ fn the_end_of_a_gateway_ends_its_locks() {
     let (one, two) = two(&world, &gate, &fh);
     assert_eq!((one.lock((0, 10)), two.wait((0, 10))), (GRANTED, BLOCKED));
     gate.nfs.end_all_waits();
-    world.pass(3 * SECOND);
+    world.pass(SECOND);
     assert!(gate.nfs.has_no_waits());
     assert_eq!(one.lock((20, 1)), NlmStatus::LATER.0);
     let nfs = gate.nfs.clone();

@@ -88,7 +88,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             Asked::Taken(held) => LockReply { outcome: LockOutcome::Taken, in_the_way: Some(held) },
             Asked::Waits => {
                 self.note_locker(client);
-                return Ok(self.start_flow(peer, header, Rc::clone(self).wait_for_lock(*header, handle, request.wait)));
+                // Before the flow runs: whoever unlocks until then gives it the lock.
+                let waiting = Rc::new(Waiting::default());
+                let before = self.locks.waiting.borrow_mut().insert((client, request.wait), waiting.clone());
+                before.into_iter().for_each(|before| before.end(LockOutcome::Waits));
+                return Ok(self.start_flow(peer, header, Rc::clone(self).wait_for_lock(*header, handle, request.wait, waiting)));
             }
         };
         let is_new = asked == Asked::Granted && self.note_locker(client);
@@ -98,11 +102,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         Ok(if is_new { Step::WhenDurable(body, lsn) } else { Step::Answer(body, 0) })
     }
 
-    async fn wait_for_lock(self: Rc<Self>, header: Header, handle: Handle, wait: u64) -> Result<Bytes> {
+    async fn wait_for_lock(self: Rc<Self>, header: Header, handle: Handle, wait: u64, waiting: Rc<Waiting>) -> Result<Bytes> {
         let client = header.request.client;
-        let waiting = Rc::new(Waiting::default());
-        let before = self.locks.waiting.borrow_mut().insert((client, wait), waiting.clone());
-        before.into_iter().for_each(|before| before.end(LockOutcome::Waits));
         let until = self.rt.now() + WAIT_NS;
         let outcome = loop {
             let ended = waiting.has_ended.wait();
