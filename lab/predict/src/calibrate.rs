@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use weft_analysis::results::Spread;
 use weft_bench::{LocalPlan, Stop};
 use weft_ceiling::{Ceilings, Options, Reps};
 use weft_host::connect::Common;
@@ -66,14 +67,16 @@ impl Primitives {
     }
 
     fn of(ceilings: &Ceilings) -> Result<Primitives> {
-        let row = |name: &str| ceilings.get(name).map(|row| row.median).with_context(|| format!("{name} could not be measured here"));
+        // The best repetition of each: whatever else the machine does makes the others worse.
+        let row = |name: &str| ceilings.get(name).map(|row| row.max).with_context(|| format!("{name} could not be measured here"));
+        let sync = ceilings.get("disk.append.fdatasync.4KiB.p50").context("durable writes could not be measured here")?;
         Ok(Primitives {
             cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
             trip_on_one_ns: 1e9 / row("rpc.unix.1x1.onecpu")?,
             trip_on_two_ns: row("rpc.unix.1x1.twocpus").ok().map(|rate| 1e9 / rate),
             copy_bytes_per_s: row("cpu.memcpy.64MiB.1t")? * 1e9,
             page_cache_bytes_per_s: row("disk.write.cached")? * GIB,
-            sync_ns: row("disk.append.fdatasync.4KiB.p50")? * 1e3,
+            sync_ns: sync.min * 1e3,
             disk_bytes_per_s: row("disk.write.durable")? * GIB,
         })
     }
@@ -94,7 +97,7 @@ pub fn start(of: &Primitives) -> Machine {
         value("network.switch_bandwidth", 1e12, BytesPerS, Assumed),
         value("network.packet", 65536.0, BytesPerS, Assumed),
         value("network.eager", 16384.0, BytesPerS, Assumed),
-        value("disk.access", of.sync_ns, Ns, Measured),
+        value("disk.access", of.sync_ns, Ns, Fitted),
         value("disk.bandwidth", of.disk_bytes_per_s, BytesPerS, Measured),
         value("server.memory", 64e9, BytesPerS, Assumed),
         value("weft.shared_cores", of.cores.into(), Count, Measured),
@@ -123,6 +126,8 @@ pub fn start(of: &Primitives) -> Machine {
 /// itself.
 const ON_ONE: &str = "local.processors=1";
 
+const DURABLE: [&str; 2] = ["weft.durability=sync", "workload.measure=[\"create\", \"remove\"]"];
+
 /// One thing that Weft does, on this machine and in the simulator.
 struct Probe {
     /// Keys of the plan that are others than usual.
@@ -139,6 +144,8 @@ struct Took {
     /// Rate, and processor time of clients and servers for an operation in microseconds:
     /// logarithms.
     logarithms: [f64; 3],
+    /// How much slower the slowest repetition was than the fastest, as a part of that.
+    unrest: f64,
 }
 
 fn names(window: u32, files: u32) -> Probe {
@@ -170,12 +177,25 @@ const OF_BLOCKS: [&str; 6] = [
     "process.client_copy_bandwidth",
 ];
 
-/// Learns what this machine is like; its file systems are made in `dir`. Also gives by how much
-/// each probe differs in the simulator from what it took, as a part of that.
+/// What calibration gives.
+pub struct Calibrated {
+    /// The machine.
+    pub machine: Machine,
+    /// By how much the rate of each probe in the simulator is above the real one, as a part of that.
+    pub errors: Vec<f64>,
+    /// How much slower than its fastest repetition the slowest of a probe was, the median of all
+    /// probes.
+    pub unrest: f64,
+}
+
+/// A durable write alone is not what a server waits for, which hands it to another thread.
+const OF_DURABLE_NAMES: [&str; 1] = ["disk.access"];
+
+/// Learns what this machine is like; its file systems are made in `dir`.
 ///
 /// # Errors
 /// If something cannot be measured.
-pub fn calibrate(dir: Option<&Path>, common: &Common, stop: &Stop, mut tell: impl FnMut(&str)) -> Result<(Machine, Vec<f64>)> {
+pub fn calibrate(dir: Option<&Path>, common: &Common, stop: &Stop, mut tell: impl FnMut(&str)) -> Result<Calibrated> {
     tell("messages, copying and the disk, without Weft");
     let mut options = Options::new(weft_bench::spawner()?);
     options.reps = Reps::new(CEILING_TIME, 3);
@@ -191,13 +211,22 @@ pub fn calibrate(dir: Option<&Path>, common: &Common, stop: &Stop, mut tell: imp
     tell("names, one at a time and 64 at a time");
     let probes = [names(1, 3000), names(64, 30_000)];
     let real: Vec<Vec<Took>> = probes.iter().map(measure).collect::<Result<_>>()?;
-    let mut offs = search(&lab, &mut machine, &OF_NAMES, &probes, &real)?;
+    let mut unrest: Vec<f64> = real.iter().flatten().map(|took| took.unrest).collect();
+    let mut errors = search(&lab, &mut machine, &OF_NAMES, &probes, &real)?;
 
     tell("blocks of 64 KiB and of 1 MiB");
     let probes = [blocks("64KiB", "write"), blocks("1MiB", "write"), blocks("64KiB", "read"), blocks("1MiB", "read")];
     let real: Vec<Vec<Took>> = probes.iter().map(measure).collect::<Result<_>>()?;
-    offs.extend(search(&lab, &mut machine, &OF_BLOCKS, &probes, &real)?);
-    Ok((machine, offs))
+    unrest.extend(real.iter().flatten().map(|took| took.unrest));
+    errors.extend(search(&lab, &mut machine, &OF_BLOCKS, &probes, &real)?);
+    tell("names that are durable one at a time");
+    let durable = names(1, 500);
+    let probes = [Probe { set: [&durable.set[..], &DURABLE.map(String::from)].concat(), ..durable }];
+    let real: Vec<Vec<Took>> = probes.iter().map(measure).collect::<Result<_>>()?;
+    unrest.extend(real.iter().flatten().map(|took| took.unrest));
+    errors.extend(search(&lab, &mut machine, &OF_DURABLE_NAMES, &probes, &real)?);
+    let unrest = Spread::of(unrest).map_or(0.0, |spread| spread.median);
+    Ok(Calibrated { machine, errors, unrest })
 }
 
 fn measure(lab: &Lab, probe: &Probe, dir: Option<&Path>, common: &Common, stop: &Stop) -> Result<Vec<Took>> {
@@ -208,8 +237,9 @@ fn measure(lab: &Lab, probe: &Probe, dir: Option<&Path>, common: &Common, stop: 
         let servers_us = phase.server_cpu_us_per_op.context("the servers do not tell their processor time")?;
         // The counters of processes go up in steps; below a tenth of a microsecond they say
         // nothing.
-        let logarithms = [phase.ops_per_s.median, phase.client_cpu_us_per_op.max(0.1), servers_us.max(0.1)].map(f64::ln);
-        Ok(Took { phase: phase.phase, logarithms })
+        let Spread { median, min, max } = phase.ops_per_s;
+        let logarithms = [median, phase.client_cpu_us_per_op.max(0.1), servers_us.max(0.1)].map(f64::ln);
+        Ok(Took { phase: phase.phase, logarithms, unrest: 1.0 - min / max })
     };
     plan.measure(common, stop)?.into_iter().map(took).collect()
 }
@@ -227,7 +257,7 @@ fn simulate(lab: &Lab, machine: &Machine, probe: &Probe) -> Result<Vec<Took>> {
         let logarithms =
             [number("operations_per_second")?, number("client_cpu_us_per_op")?.max(0.1), number("server_cpu_us_per_op")?.max(0.1)]
                 .map(f64::ln);
-        Ok(Took { phase: row["phase"].as_str().unwrap_or_default().to_string(), logarithms })
+        Ok(Took { unrest: 0.0, phase: row["phase"].as_str().unwrap_or_default().to_string(), logarithms })
     };
     weft_lab_sim::rows(lab, "probes", &set)?.into_iter().map(took).collect()
 }

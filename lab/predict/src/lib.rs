@@ -23,6 +23,11 @@ use weft_bench::Stop;
 use weft_host::connect::Common;
 use weft_host::output::{print, tell_plainly};
 
+use calibrate::Calibrated;
+
+/// Repetitions of one thing differ by so much on a machine that does nothing else.
+const UNREST_MAX: f64 = 0.25;
+
 /// Predict what Weft would do on this machine, or on one that differs from it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -77,9 +82,9 @@ impl CalibrateArgs {
                 tell_plainly(what);
             }
         };
-        let (machine, offs) = calibrate::calibrate(self.dir.as_deref(), common, &stop, tell)?;
+        let Calibrated { machine, errors, unrest } = calibrate::calibrate(self.dir.as_deref(), common, &stop, tell)?;
         std::fs::write(&self.file, machine.profile()).with_context(|| format!("cannot write {}", self.file.display()))?;
-        let (low, high) = offs.iter().fold((0.0_f64, 0.0_f64), |(low, high), off| (low.min(*off), high.max(*off)));
+        let (low, high) = errors.iter().fold((0.0_f64, 0.0_f64), |(low, high), error| (low.min(*error), high.max(*error)));
         print(&format!(
             "{0} describes {1}; its probes are simulated with errors from {2:.0} % to {3:+.0} %.\n\
              Now: weft predict run PLAN --machine {0}\n",
@@ -88,6 +93,12 @@ impl CalibrateArgs {
             low * 100.0,
             high * 100.0
         ))?;
+        if unrest > UNREST_MAX {
+            tell_plainly(&format!(
+                "The machine was not at rest: the slowest repetition of a probe was {:.0} % below the fastest. Do this again when it is.",
+                unrest * 100.0
+            ));
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
