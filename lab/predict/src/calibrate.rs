@@ -181,7 +181,8 @@ const OF_BLOCKS: [&str; 6] = [
 pub struct Calibrated {
     /// The machine.
     pub machine: Machine,
-    /// By how much the rate of each probe in the simulator is above the real one, as a part of that.
+    /// By how much the rate of each probe in the simulator is above the real one, as a part of
+    /// that.
     pub errors: Vec<f64>,
     /// How much slower than its fastest repetition the slowest of a probe was, the median of all
     /// probes.
