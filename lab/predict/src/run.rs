@@ -135,10 +135,11 @@ impl Args {
     }
 }
 
-/// A path is told from the name of a built-in profile by a slash.
+/// As a value of a plan: a path is told from the name of a built-in profile by a slash, and may
+/// have commas.
 fn path_of(file: &std::path::Path) -> String {
-    let path = file.display().to_string();
-    if path.contains('/') { path } else { format!("./{path}") }
+    let path = file.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
+    if path.contains('/') { format!("\"{path}\"") } else { format!("\"./{path}\"") }
 }
 
 /// The values of one alternative. Messages only pass a network between machines.
@@ -315,6 +316,16 @@ mod tests {
         let text = shown(&rows);
         assert!(text.contains("+10 %") && text.contains("error: median 34 %, worst 57 %"), "{text}");
         assert!(text.contains("1 measured above their bound: the profile makes this too slow: latencies"), "{text}");
+    }
+
+    #[test]
+    fn the_file_of_a_machine_may_have_any_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("a, \"b\" \\c.toml");
+        std::fs::write(&file, "description = \"none\"\n").expect("a file");
+        let missing = simulated(&Lab::built_in(), "probes", &[format!("profile={}", path_of(&file))]).expect_err("it says nothing");
+        assert!(missing.to_string().contains("model: is missing"), "{missing:#}");
+        assert_eq!(path_of("machine.toml".as_ref()), "\"./machine.toml\"");
     }
 
     #[test]
