@@ -20,8 +20,10 @@ use crate::machine::{Machine, Origin, Unit, Value};
 const CEILING_TIME: std::time::Duration = std::time::Duration::from_millis(60);
 /// Bytes of a GiB.
 const GIB: f64 = (1u64 << 30) as f64;
-/// Names of a simulated probe: enough that its beginning does not count.
-const SIMULATED_FILES: u32 = 800;
+/// Names of a simulated probe for each that is in flight: enough that its beginning does not count.
+const SIMULATED_WINDOWS: u32 = 12;
+/// The least.
+const SIMULATED_FILES_MIN: u32 = 150;
 /// Bytes of a simulated probe of blocks.
 const SIMULATED_BYTES: &str = "16MiB";
 /// What a doubling of a parameter against its start costs, where a doubling of a time costs 0.69:
@@ -152,7 +154,7 @@ fn names(window: u32, files: u32) -> Probe {
     Probe {
         set: vec![ON_ONE.into(), format!("workload.window={window}")],
         real: format!("workload.files={files}"),
-        simulated: format!("workload.files={SIMULATED_FILES}"),
+        simulated: format!("workload.files={}", (SIMULATED_WINDOWS * window).max(SIMULATED_FILES_MIN)),
     }
 }
 
