@@ -271,7 +271,15 @@ impl Args {
             // A server with a full disk serves what can be served; waiting would not make room.
             let full = |info: &ServerInfo| info.state.starts_with("read-only");
             let waiting = answers.iter().find(|(_, answer)| !answer.as_ref().is_ok_and(|info| info.state == "serving" || full(info)));
-            let Some((entry, answer)) = waiting else {
+            // A new server is in the config before it is in the map that the others give.
+            let unknown = config.servers.iter().find(|server| answers.iter().all(|(entry, _)| entry.id != server.id));
+            let waiting = match (waiting, unknown) {
+                (Some((entry, Ok(info))), _) => Some((entry.name.as_str(), format!("it is {}", info.state))),
+                (Some((entry, Err(error))), _) => Some((entry.name.as_str(), fs.why(error))),
+                (None, Some(server)) => Some((server.name.as_str(), "the metadata servers do not know it yet".into())),
+                (None, None) => None,
+            };
+            let Some((name, why)) = waiting else {
                 for (entry, answer) in &answers {
                     if let Ok(info) = answer
                         && full(info)
@@ -282,14 +290,9 @@ impl Args {
                 return Ok(());
             };
             if Instant::now() >= end {
-                let why = match answer {
-                    Ok(info) => format!("it is {}", info.state),
-                    Err(error) => fs.why(error),
-                };
-                let log = state.log_file(&entry.name);
+                let log = state.log_file(name);
                 bail!(
-                    "{} does not serve after {} s: {why}; the end of {}:{}",
-                    entry.name,
+                    "{name} does not serve after {} s: {why}; the end of {}:{}",
                     common.timeout().as_secs(),
                     log.display(),
                     process::log_tail(&log, LOG_LINES)
