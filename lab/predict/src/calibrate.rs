@@ -14,7 +14,7 @@ use weft_host::connect::Common;
 use weft_plan::files::Lab;
 
 use crate::fit::least_squares;
-use crate::machine::{Machine, Origin, Unit, Value};
+use crate::machine::{MachineProfile, Origin, ProfileValue, Unit};
 
 /// Time of each repetition of a ceiling.
 const CEILING_TIME: std::time::Duration = std::time::Duration::from_millis(60);
@@ -85,12 +85,12 @@ impl Primitives {
 }
 
 /// Where the search begins.
-pub fn start(of: &Primitives) -> Machine {
+pub fn start(of: &Primitives) -> MachineProfile {
     use {Origin::*, Unit::*};
     // A trip on one processor is four system calls and two switches.
     let call_ns = of.trip_on_one_ns / 8.0;
     let wake_ns = of.trip_on_two_ns.map_or(0.0, |trip_ns| (trip_ns - of.trip_on_one_ns) / 2.0).max(0.0);
-    let value = |key, value, unit, origin| Value { key, value, unit, origin };
+    let value = |key, value, unit, origin| ProfileValue { key, value, unit, origin };
     let values = vec![
         value("node.cpus", of.cores.into(), Count, Measured),
         value("node.internal_bandwidth", of.copy_bytes_per_s, BytesPerS, Measured),
@@ -120,7 +120,7 @@ pub fn start(of: &Primitives) -> Machine {
         value("process.client_copy_bandwidth", of.copy_bytes_per_s, BytesPerS, Fitted),
         value("process.local_latency", 0.0, Ns, Measured),
     ];
-    Machine { description: format!("a machine with {} processors", of.cores), values }
+    MachineProfile { description: format!("a machine with {} processors", of.cores), values }
 }
 
 /// All processes on one processor: where there are two, the kernel's choice between them decides
@@ -182,7 +182,7 @@ const OF_BLOCKS: [&str; 6] = [
 /// What calibration gives.
 pub struct Calibrated {
     /// The machine.
-    pub machine: Machine,
+    pub machine: MachineProfile,
     /// By how much the rate of each probe in the simulator is above the real one, as a part of
     /// that.
     pub errors: Vec<f64>,
@@ -246,9 +246,10 @@ fn measure(lab: &Lab, probe: &Probe, dir: Option<&Path>, common: &Common, stop: 
     };
     plan.measure(common, stop)?.into_iter().map(took).collect()
 }
-fn simulate(lab: &Lab, machine: &Machine, probe: &Probe) -> Result<Vec<Took>> {
+fn simulate(lab: &Lab, machine: &MachineProfile, probe: &Probe) -> Result<Vec<Took>> {
     let set = [&probe.set[..], std::slice::from_ref(&probe.simulated), &machine.settings()].concat();
-    let took = |row: serde_json::Value| {
+    let took = |phase: weft_lab_sim::VirtualPhase| {
+        let row = phase.results;
         let number = |key: &str| {
             row[key].as_f64().with_context(|| {
                 format!(
@@ -262,12 +263,12 @@ fn simulate(lab: &Lab, machine: &Machine, probe: &Probe) -> Result<Vec<Took>> {
                 .map(f64::ln);
         Ok(Took { unrest: 0.0, phase: row["phase"].as_str().unwrap_or_default().to_string(), logarithms })
     };
-    weft_lab_sim::rows(lab, "probes", &set)?.into_iter().map(took).collect()
+    weft_lab_sim::virtual_phases(lab, "probes", &set)?.into_iter().map(took).collect()
 }
 
 /// Varies the parameters of these keys; gives how far the simulated rates of the probes are off
 /// then: by how much they are too high, as parts of the real ones.
-fn search(lab: &Lab, machine: &mut Machine, keys: &[&'static str], probes: &[Probe], real: &[Vec<Took>]) -> Result<Vec<f64>> {
+fn search(lab: &Lab, machine: &mut MachineProfile, keys: &[&'static str], probes: &[Probe], real: &[Vec<Took>]) -> Result<Vec<f64>> {
     let first: Vec<f64> = keys.iter().map(|key| machine.get(key).unwrap_or(1.0).max(1.0).ln()).collect();
     let with = |at: &[f64]| {
         let mut varied = machine.clone();
@@ -314,7 +315,7 @@ mod tests {
         for (key, factor) in [("weft.request", 2.5), ("process.client_request", 1.8), ("process.receive", 1.5)] {
             truth.put(key, factor * truth.get(key).expect("a key"));
         }
-        let simulate_all = |machine: &Machine| -> Vec<Vec<Took>> {
+        let simulate_all = |machine: &MachineProfile| -> Vec<Vec<Took>> {
             probes.iter().map(|probe| simulate(&lab, machine, probe).expect("the probe runs")).collect()
         };
         let real = simulate_all(&truth);
@@ -322,7 +323,7 @@ mod tests {
         search(&lab, &mut found, &OF_NAMES, &probes, &real).expect("nothing is refused");
         // Not each parameter, of which some do the same, but all that they predict.
         let held_out = [names(8, 1)];
-        let rate = |machine: &Machine| simulate(&lab, machine, &held_out[0]).expect("the probe runs");
+        let rate = |machine: &MachineProfile| simulate(&lab, machine, &held_out[0]).expect("the probe runs");
         for (found, truth) in rate(&found).iter().zip(&rate(&truth)) {
             let off = (found.logarithms[0] - truth.logarithms[0]).exp();
             assert!((0.9..1.1).contains(&off), "{}: {off} of the truth", found.phase);

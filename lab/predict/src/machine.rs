@@ -27,7 +27,7 @@ pub enum Origin {
 
 /// One value of a profile.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Value {
+pub struct ProfileValue {
     /// Section and key, as a plan has them.
     pub key: &'static str,
     /// In the unit.
@@ -40,14 +40,14 @@ pub struct Value {
 
 /// A machine on which clients and servers share processors and the disk.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Machine {
+pub struct MachineProfile {
     /// What a person calls it.
     pub description: String,
     /// All values; those of a section stand together.
-    pub values: Vec<Value>,
+    pub values: Vec<ProfileValue>,
 }
 
-impl Value {
+impl ProfileValue {
     /// As a plan has it, without quotes.
     fn text(&self) -> String {
         match self.unit {
@@ -57,7 +57,7 @@ impl Value {
     }
 }
 
-impl Machine {
+impl MachineProfile {
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<f64> {
         self.values.iter().find(|value| value.key == key).map(|value| value.value)
@@ -128,8 +128,8 @@ mod tests {
         let by_file = [&few[..], &[format!("profile={}", path.display())]].concat();
         let by_settings = [&few[..], &machine.settings()].concat();
         let rates = |set: &[String]| {
-            let rows = weft_lab_sim::rows(&lab, "probes", set).expect("the plan runs");
-            rows.iter().map(|row| row["operations_per_second"].as_f64().expect("a rate")).collect::<Vec<f64>>()
+            let rows = weft_lab_sim::virtual_phases(&lab, "probes", set).expect("the plan runs");
+            rows.iter().map(|row| row.results["operations_per_second"].as_f64().expect("a rate")).collect::<Vec<f64>>()
         };
         let rates_by_file = rates(&by_file);
         assert_eq!(rates_by_file, rates(&by_settings), "{}", machine.profile());

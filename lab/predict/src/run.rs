@@ -10,6 +10,7 @@ use weft_analysis::results::Spread;
 use weft_bench::{LocalPlan, Stop};
 use weft_host::connect::Common;
 use weft_host::output::{Table, print, print_json};
+use weft_lab_sim::{VirtualPhase, virtual_phases};
 use weft_plan::files::Lab;
 
 /// What is measured may be so much above a bound before the bound is called wrong: repetitions
@@ -99,11 +100,12 @@ struct WhatIf {
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
         let lab = Lab::near(self.lab.clone());
-        let virtual_rows = simulated(&lab, &self.plan, &self.settings(&[]))?;
-        let together = simulated(&lab, &self.plan, &self.settings(&["process.wake=0ns".into()]))?;
+        let virtual_rows = virtual_phases(&lab, &self.plan, &self.settings(&[]))?;
+        let together = virtual_phases(&lab, &self.plan, &self.settings(&["process.wake=0ns".into()]))?;
         let mut rows = virtual_rows.iter().zip(&together).map(|(row, together)| Row::of(row, together)).collect::<Result<Vec<Row>>>()?;
         for values in &self.what_if {
-            let changed = simulated(&lab, &self.plan, &self.settings(&other_values(values)?)).with_context(|| format!("with {values}"))?;
+            let changed =
+                virtual_phases(&lab, &self.plan, &self.settings(&other_values(values)?)).with_context(|| format!("with {values}"))?;
             for row in &mut rows {
                 if let Some(found) = changed.iter().find(|found| row.is_like(found)) {
                     let other = Row::of(found, found)?;
@@ -155,65 +157,29 @@ fn other_values(written: &str) -> Result<Vec<String>> {
     Ok(values)
 }
 
-fn simulated(lab: &Lab, plan: &str, set: &[String]) -> Result<Vec<Map<String, Value>>> {
-    let rows = weft_lab_sim::rows(lab, plan, set)?.into_iter().filter_map(|row| match row {
-        Value::Object(row) => Some(row),
-        _ => None,
-    });
-    Ok(rows.collect())
-}
-
 /// True if no key has two values: one of the two may know keys that the other does not.
 fn agree(one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
     one.iter().all(|(key, value)| other.get(key).is_none_or(|same| same == value))
 }
 
-/// What a simulated row has of results; its other keys are those of the plan.
-const RESULTS: [&str; 21] = [
-    "phase",
-    "seconds",
-    "operations",
-    "operations_per_second",
-    "bytes",
-    "mib_per_second",
-    "messages",
-    "client_cpu_us_per_op",
-    "server_cpu_us_per_op",
-    "network_bytes",
-    "disk_operations",
-    "disk_bytes",
-    "disk_syncs",
-    "no_seek",
-    "fast",
-    "slow",
-    "disk_busy",
-    "waits_for",
-    "busy",
-    "shares",
-    "wall_s",
-];
-
 impl Row {
-    fn of(row: &Map<String, Value>, together: &Map<String, Value>) -> Result<Row> {
-        let number_of = |row: &Map<String, Value>, key: &str| {
-            row.get(key).and_then(Value::as_f64).with_context(|| format!("a simulated case has no {key}"))
+    fn of(phase: &VirtualPhase, together: &VirtualPhase) -> Result<Row> {
+        let number_of = |phase: &VirtualPhase, key: &str| {
+            phase.results.get(key).and_then(Value::as_f64).with_context(|| format!("a simulated case has no {key}"))
         };
         // What is still to be written when clients are done is not their time.
-        let bound = |row| anyhow::Ok(number_of(row, "operations_per_second")? / number_of(row, "busy")?.clamp(f64::MIN_POSITIVE, 1.0));
-        let text = |key: &str| row.get(key).and_then(Value::as_str).unwrap_or_default().to_string();
-        let predicted = number_of(row, "operations_per_second")?;
+        let bound =
+            |phase| anyhow::Ok(number_of(phase, "operations_per_second")? / number_of(phase, "busy")?.clamp(f64::MIN_POSITIVE, 1.0));
+        let text = |key: &str| phase.results.get(key).and_then(Value::as_str).unwrap_or_default().to_string();
+        let predicted = number_of(phase, "operations_per_second")?;
         Ok(Row {
-            parameters: row
-                .iter()
-                .filter(|(key, _)| !RESULTS.contains(&key.as_str()))
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect(),
+            parameters: phase.parameters.clone(),
             phase: text("phase"),
             measured: None,
             predicted,
             predicted_together: number_of(together, "operations_per_second")?,
             error: None,
-            bound: bound(row)?.max(bound(together)?),
+            bound: bound(phase)?.max(bound(together)?),
             waits_for: text("waits_for"),
             is_above_bound: false,
             what_if: Vec::new(),
@@ -221,8 +187,8 @@ impl Row {
     }
 
     /// True for the same case and phase with other values.
-    fn is_like(&self, other: &Map<String, Value>) -> bool {
-        other.get("phase").and_then(Value::as_str) == Some(&self.phase) && agree(&self.parameters, other)
+    fn is_like(&self, other: &VirtualPhase) -> bool {
+        other.results.get("phase").and_then(Value::as_str) == Some(&self.phase) && agree(&self.parameters, &other.parameters)
     }
 
     fn measured(&mut self, rate: Option<Spread>) {
@@ -297,11 +263,10 @@ fn whole(rate: f64) -> String {
 mod tests {
     use super::*;
 
-    fn row(clients: u64, rate: f64) -> Map<String, Value> {
-        let row = serde_json::json!({
-            "clients": clients, "phase": "create", "operations_per_second": rate, "busy": 0.5, "waits_for": "latencies", "seconds": 1.0
-        });
-        row.as_object().expect("an object").clone()
+    fn row(clients: u64, rate: f64) -> VirtualPhase {
+        let results = serde_json::json!({ "phase": "create", "operations_per_second": rate, "busy": 0.5, "waits_for": "latencies" });
+        let parameters = Map::from_iter([("clients".to_string(), Value::from(clients))]);
+        VirtualPhase { parameters, results: results.as_object().expect("an object").clone() }
     }
 
     #[test]
@@ -323,7 +288,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("a, \"b\" \\c.toml");
         std::fs::write(&file, "description = \"none\"\n").expect("a file");
-        let missing = simulated(&Lab::built_in(), "probes", &[format!("profile={}", path_of(&file))]).expect_err("it says nothing");
+        let missing = virtual_phases(&Lab::built_in(), "probes", &[format!("profile={}", path_of(&file))]).expect_err("it says nothing");
         assert!(missing.to_string().contains("model: is missing"), "{missing:#}");
         assert_eq!(path_of("machine.toml".as_ref()), "\"./machine.toml\"");
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use weft_hdtrace::{Project, Trace, trace_file};
@@ -146,30 +146,50 @@ impl Args {
     }
 }
 
-/// What `weft sim run --json` prints of a plan: an object for each case, or for each phase of it.
+/// A phase of a case of Weft's own servers and clients.
+#[derive(Clone, Debug)]
+pub struct VirtualPhase {
+    /// The keys of the plan that stand for several values, and the values here.
+    pub parameters: Map<String, Value>,
+    /// What `weft sim run --json` says of it beside them.
+    pub results: Map<String, Value>,
+}
+
+/// Runs a plan of Weft's own servers and clients: its phases, case by case.
 ///
 /// # Errors
-/// A plan that makes no sense.
-pub fn rows(lab: &Lab, plan: &str, set: &[String]) -> Result<Vec<Value>> {
-    let cases = lab.plan(plan, set, None)?.cases(case::read)?;
-    Ok(cases.iter().enumerate().map(|(number, case)| simulate(case, number, None)).collect::<Result<Vec<_>>>()?.concat())
+/// A plan that makes no sense, or is one of other systems.
+pub fn virtual_phases(lab: &Lab, plan: &str, set: &[String]) -> Result<Vec<VirtualPhase>> {
+    let mut phases = Vec::new();
+    for source in lab.plan(plan, set, None)?.cases(case::read)? {
+        let Case::Weft(case) = source.build(case::read)? else { bail!("{}: its system is not weft", source.describe()) };
+        let parameters = parameters_of(&source);
+        let results = case.run(None).with_context(|| source.describe())?;
+        phases.extend(results.into_iter().map(|results| VirtualPhase { parameters: parameters.clone(), results }));
+    }
+    Ok(phases)
+}
+
+/// The values of a case, as a row has them.
+fn parameters_of(source: &CaseSource) -> Map<String, Value> {
+    source.parameters.iter().map(|(key, text)| (key.clone(), parameter(text))).collect()
 }
 
 fn simulate(source: &CaseSource, number: usize, trace: Option<&Path>) -> Result<Vec<Value>> {
     match source.build(case::read)? {
         Case::Model { config, workloads, ties } => model(source, number, trace, (*config, &workloads, ties)),
         Case::Dnfsp(case) => {
-            let parameters = source.parameters.iter().map(|(key, text)| (key.clone(), parameter(text)));
+            let parameters = parameters_of(source).into_iter();
             let row = case.run().with_context(|| source.describe())?;
             Ok(vec![Value::Object(parameters.chain(row).collect())])
         }
         Case::Scale(case) => {
-            let parameters = source.parameters.iter().map(|(key, text)| (key.clone(), parameter(text)));
+            let parameters = parameters_of(source).into_iter();
             let row = case.run().with_context(|| source.describe())?;
             Ok(vec![Value::Object(parameters.chain(row).collect())])
         }
         Case::Weft(case) => {
-            let parameters = || source.parameters.iter().map(|(key, text)| (key.clone(), parameter(text)));
+            let parameters = || parameters_of(source).into_iter();
             let folder = trace.map(|folder| folder.join(format!("case{number}")));
             let rows = case.run(folder.as_deref()).with_context(|| source.describe())?;
             Ok(rows.into_iter().map(|row| Value::Object(parameters().chain(row).collect())).collect())
@@ -258,7 +278,7 @@ fn row(source: &CaseSource, report: &Report, wall_s: f64) -> Row {
     let disks = report.disks();
     let busy = disks.busy_nanos as f64 / report.servers.len().max(1) as f64 / report.end_nanos.max(1) as f64;
     Row {
-        parameters: source.parameters.iter().map(|(key, text)| (key.clone(), parameter(text))).collect(),
+        parameters: parameters_of(source),
         seconds,
         seconds_min: None,
         seconds_max: None,
