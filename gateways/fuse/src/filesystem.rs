@@ -90,13 +90,13 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
 
     fn getattr(&self, request: &Request, ino: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
         let served = self.begin(event::FUSE_GETATTR, request, ino);
-        let result = self.attr_of(ino);
+        let result = self.attr_of(request, ino);
         self.reply_attr(served, reply, result);
     }
 
     fn statx(&self, request: &Request, ino: INodeNo, reply: ReplyStatx) {
         let mut served = self.begin(event::FUSE_GETATTR, request, ino);
-        let shown = answer!(served, reply, self.attr_of(ino));
+        let shown = answer!(served, reply, self.attr_of(request, ino));
         served.replies();
         reply.attr(&Duration::from_nanos(shown.attr_ttl_ns), &attributes(&shown.attr));
     }

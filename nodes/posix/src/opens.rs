@@ -194,6 +194,12 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         Ok(seen)
     }
 
+    /// A kernel that checks rights for this thread is told that a file is gone: it walks the path
+    /// again, once, and may open what it finds then.
+    pub fn misses(&self, thread: u32) {
+        self.walks.missed(thread, self.now());
+    }
+
     async fn close_in_vain(&self, file: Option<Arc<OpenFile>>) {
         if let Some(file) = file {
             self.close_soon(file).await;

@@ -6,6 +6,10 @@
 //! name of a file, the file is opened right then (`Walks::found`): between the look-up and the open
 //! somebody else may replace it, and a second ESTALE would reach the program. If it comes back to
 //! the same file without asking (through `/proc/self/fd`), that file is meant, even without a name.
+//!
+//! A kernel may also meet the file's end before the open, when it asks for the attributes to check
+//! rights by (`Walks::missed`). It walks again as well, but whether to open, and with which rights,
+//! is not known yet: files are opened for reading, as most are.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +33,8 @@ pub(crate) struct Walks {
 #[derive(Debug)]
 struct Walk {
     since: Nanos,
-    rights: Rights,
+    /// `None`: an open may follow, or none.
+    rights: Option<Rights>,
     found: Option<(Attr, Arc<OpenFile>)>,
 }
 
@@ -47,6 +52,15 @@ pub(crate) enum Second {
 impl Walks {
     /// An open by this thread is being refused.
     pub fn refuse(&self, thread: u32, rights: Rights, now: Nanos) {
+        self.begin(thread, Some(rights), now);
+    }
+
+    /// This thread is told that the object which it asked about is gone.
+    pub fn missed(&self, thread: u32, now: Nanos) {
+        self.begin(thread, None, now);
+    }
+
+    fn begin(&self, thread: u32, rights: Option<Rights>, now: Nanos) {
         let mut walks = self.lock();
         walks.insert(thread, Walk { since: now, rights, found: None });
         self.count.store(walks.len(), Ordering::Relaxed);
@@ -57,7 +71,7 @@ impl Walks {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        self.lock().get(&thread).map(|walk| walk.rights)
+        self.lock().get(&thread).map(|walk| walk.rights.unwrap_or(Rights::READ))
     }
 
     /// A file was opened for this thread, which has just looked its name up. What was opened for an
@@ -81,6 +95,7 @@ impl Walks {
             Some((attr, opened)) if opened.handle() == file && opened.rights() == rights => (Second::Opened(attr, opened), None),
             Some((_, opened)) if opened.handle() == file => (Second::Same, Some(opened)),
             Some((_, opened)) => (Second::No, Some(opened)),
+            None if walk.rights.is_none() => (Second::No, None),
             // It comes back to the same file without asking; or another thread has asked at the
             // same time, and both go on with that answer.
             None => (Second::Same, None),
@@ -120,6 +135,9 @@ mod tests {
         walks.refuse(1, Rights::READ, Nanos(0));
         let other = walks.opens(1, Handle(8), Rights::READ).0;
         assert!(matches!(other, Second::Same), "another file, for whose name another thread has asked");
+        walks.missed(1, Nanos(0));
+        assert_eq!(walks.wants(1), Some(Rights::READ));
+        assert!(matches!(walks.opens(1, Handle(8), Rights::READ).0, Second::No), "it has not looked any name up");
         walks.refuse(1, Rights::READ, Nanos(0));
         assert!(walks.expire(Nanos(AGE_MAX)).is_empty());
         assert_eq!(walks.wants(1), None);

@@ -194,9 +194,13 @@ fn open_never_meets_a_replaced_file() {
                 let (mut opens, mut wrong) = (0, Vec::new());
                 while !done.load(Ordering::Relaxed) {
                     opens += 1;
-                    match fs::read(opener.join("file")) {
-                        Ok(bytes) if bytes.len() == 100 => {}
-                        other => wrong.push(format!("{:?}", other.map(|bytes| bytes.len()))),
+                    let mut bytes = Vec::new();
+                    match File::open(opener.join("file")) {
+                        Err(error) => wrong.push(format!("opened: {error}")),
+                        Ok(mut file) => match file.read_to_end(&mut bytes) {
+                            Ok(100) => {}
+                            other => wrong.push(format!("read: {other:?}")),
+                        },
                     }
                 }
                 (opens, wrong)

@@ -68,12 +68,16 @@ impl<R: ThreadRuntime> WeftFilesystem<R> {
         Served { reply: None, span, turn }
     }
 
-    /// The attributes of an object.
-    pub(super) fn attr_of(&self, ino: INodeNo) -> weft_client::Result<Shown> {
+    /// The attributes of an object, for the thread that asks.
+    pub(super) fn attr_of(&self, request: &Request, ino: INodeNo) -> weft_client::Result<Shown> {
         let node = self.node(ino);
         match self.posix.known_attr(node) {
             Some(shown) => Ok(shown),
-            None => self.run(self.posix.getattr(node)),
+            None => self.run(self.posix.getattr(node)).inspect_err(|error| {
+                if error.status == Status::Stale {
+                    self.posix.misses(request.pid());
+                }
+            }),
         }
     }
 
