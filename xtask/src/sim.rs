@@ -45,6 +45,9 @@ pub struct Arguments {
     /// The names of directories are spread over servers; every second seed with leases.
     #[arg(long, conflicts_with_all = ["renames", "growing", "leases"])]
     split: bool,
+    /// Whole contents are put under names, and small ones lie on metadata servers.
+    #[arg(long, conflicts_with_all = ["renames", "growing", "leases", "split"])]
+    puts: bool,
     /// Ends after so many seeds that failed.
     #[arg(long, default_value_t = 5)]
     failures: u64,
@@ -149,6 +152,7 @@ fn run_one(seed: u64, arguments: &Arguments) -> Report {
         Arguments { growing: true, .. } => Plan::growing(seed, arguments.ops),
         Arguments { leases: true, .. } => Plan::leased(seed, arguments.ops),
         Arguments { split: true, .. } => Plan::split(seed, arguments.ops),
+        Arguments { puts: true, .. } => Plan::putting(seed, arguments.ops),
         _ => Plan::new(seed, arguments.ops),
     };
     let mut report = run_plan(&plan, arguments.verbose);

@@ -104,6 +104,9 @@ pub const MODE_SEALED: u32 = 0x4000;
 /// Another one: the file was made without a name (`O_TMPFILE`) and has none yet; while it is open
 /// it can be given one.
 pub const MODE_UNNAMED: u32 = 0x8000;
+/// Another one: all bytes of the file are on the server of its inode. Once they are at data servers
+/// they stay there.
+pub const MODE_INLINE: u32 = 0x2000;
 
 /// The attributes of one object, as `stat` shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +115,8 @@ pub struct Attr {
     pub handle: Handle,
     /// What it is.
     pub kind: FileKind,
-    /// Permission bits with set-id and sticky bits (`0o7777`), [`MODE_SEALED`], [`MODE_UNNAMED`].
+    /// Permission bits with set-id and sticky bits (`0o7777`), [`MODE_SEALED`],
+    /// [`MODE_UNNAMED`], [`MODE_INLINE`].
     pub mode: u32,
     /// Owner.
     pub uid: u32,
@@ -157,6 +161,11 @@ impl Attr {
     /// True if it belongs to a sealed tree: it does not change until the seal is taken away.
     pub fn is_sealed(&self) -> bool {
         self.mode & MODE_SEALED != 0
+    }
+
+    /// True for a file whose bytes are on the server of its inode, all of them.
+    pub fn is_inline(&self) -> bool {
+        self.mode & MODE_INLINE != 0
     }
 
     /// When the data was changed last, with the place of that change.

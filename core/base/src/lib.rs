@@ -15,7 +15,8 @@ mod status;
 mod time;
 
 pub use attr::{
-    Attr, BLOCK_BYTES, Credentials, FileKind, Layout, MODE_SEALED, MODE_UNNAMED, NAME_BYTES_MAX, check_name, set_id_bits, whole_blocks,
+    Attr, BLOCK_BYTES, Credentials, FileKind, Layout, MODE_INLINE, MODE_SEALED, MODE_UNNAMED, NAME_BYTES_MAX, check_name, set_id_bits,
+    whole_blocks,
 };
 pub use checksum::{crc32c, crc32c_append};
 pub use extensions::{EXTENSION_HEADER_BYTES, ExtensionError, Extensions, extension_header, refuse_unknown};

@@ -29,12 +29,21 @@ pub enum HintName {
     NoMetafile,
     /// `presplit`: over how many metadata servers the names of a new directory are spread.
     Presplit,
+    /// `inline_limit`: the largest file that lies on the server of its inode.
+    InlineLimit,
 }
 
 impl HintName {
     /// All of them.
-    pub const ALL: [HintName; 6] =
-        [HintName::DistName, HintName::DistParams, HintName::NumDfiles, HintName::StripeSize, HintName::NoMetafile, HintName::Presplit];
+    pub const ALL: [HintName; 7] = [
+        HintName::DistName,
+        HintName::DistParams,
+        HintName::NumDfiles,
+        HintName::StripeSize,
+        HintName::NoMetafile,
+        HintName::Presplit,
+        HintName::InlineLimit,
+    ];
 
     /// Without a prefix.
     pub fn short(self) -> &'static str {
@@ -45,6 +54,7 @@ impl HintName {
             HintName::StripeSize => "stripe_size",
             HintName::NoMetafile => "no_metafile",
             HintName::Presplit => "presplit",
+            HintName::InlineLimit => "inline_limit",
         }
     }
 
@@ -57,6 +67,7 @@ impl HintName {
             HintName::StripeSize => "user.weft.stripe_size",
             HintName::NoMetafile => "user.weft.no_metafile",
             HintName::Presplit => "user.weft.presplit",
+            HintName::InlineLimit => "user.weft.inline_limit",
         }
     }
 
@@ -94,6 +105,8 @@ pub enum BadHint {
     NoMetafile,
     /// Neither `all` nor a number of servers from 1 to 4096.
     Presplit,
+    /// No number of bytes from 0 to 16384.
+    InlineLimit,
     /// `stripe_size` and `dist_params` name different sizes.
     TwoStripeSizes,
     /// `dist_name` says `basic` and `num_dfiles` more than 1.
@@ -115,6 +128,7 @@ impl fmt::Display for BadHint {
             BadHint::Datafiles => "num_dfiles is a number from 1 to 4096",
             BadHint::NoMetafile => "no_metafile is 1 (on) or 0 (off)",
             BadHint::Presplit => "presplit is a number of metadata servers from 1 to 4096, or all",
+            BadHint::InlineLimit => "inline_limit is a number of bytes from 0 (off) to 16384",
             BadHint::TwoStripeSizes => "stripe_size and dist_params name different sizes: clear one of them first",
             BadHint::BasicHasOneDatafile => "files of the distribution basic have one datafile, and num_dfiles says more",
         })
@@ -149,10 +163,15 @@ pub struct Hints {
     pub no_metafile: bool,
     /// `presplit`: a number of servers; `all` is [`PRESPLIT_MAX`].
     pub presplit: Option<u16>,
+    /// `inline_limit` in bytes; 0: off.
+    pub inline_limit: u32,
 }
 
 /// Most servers over which the names of one directory are spread.
 pub const PRESPLIT_MAX: u16 = 4096;
+
+/// The largest value of `inline_limit`, in bytes.
+pub const INLINE_BYTES_MAX: u32 = 16 << 10;
 
 impl Hints {
     /// Takes the value of an attribute in, as programs give it: text, perhaps with a NUL behind it
@@ -191,6 +210,9 @@ impl Hints {
                 let servers = if text == "all" { Some(PRESPLIT_MAX.into()) } else { decimal(text) };
                 let servers = servers.and_then(|servers| u16::try_from(servers).ok());
                 self.presplit = Some(servers.filter(|servers| (1..=PRESPLIT_MAX).contains(servers)).ok_or(BadHint::Presplit)?);
+            }
+            HintName::InlineLimit => {
+                self.inline_limit = decimal(text).filter(|bytes| *bytes <= INLINE_BYTES_MAX).ok_or(BadHint::InlineLimit)?;
             }
         }
         Ok(())
@@ -285,6 +307,8 @@ mod tests {
             (HintName::Presplit, "0", BadHint::Presplit),
             (HintName::Presplit, "4097", BadHint::Presplit),
             (HintName::Presplit, "every", BadHint::Presplit),
+            (HintName::InlineLimit, "16385", BadHint::InlineLimit),
+            (HintName::InlineLimit, "4K", BadHint::InlineLimit),
         ];
         for (name, value, why) in bad {
             let mut hints = Hints::default();

@@ -208,6 +208,13 @@ pub enum Change {
         /// The next free counter.
         next: u64,
     },
+    /// The content of a file, which its inode says is here.
+    PutContent {
+        /// The file.
+        handle: Handle,
+        /// All of it.
+        content: Bytes,
+    },
 }
 
 macro_rules! wire_for_changes {
@@ -256,6 +263,7 @@ wire_for_changes! {
     22 TouchPartition { dir, mtime, ctime, version }
     23 GiveNames { dir, names }
     24 TakeNames { dir, names }
+    25 PutContent { handle, content }
 }
 
 /// What an operation does to the volatile table of open files.
@@ -401,6 +409,7 @@ mod tests {
             Change::TouchPartition { dir, mtime: WallTime(1), ctime: WallTime(2), version: 3 },
             Change::GiveNames { dir, names: vec![Bytes::from_static(b"one"), Bytes::from_static(b"other")] },
             Change::TakeNames { dir, names: vec![MovedName { name: Bytes::from_static(b"one"), handle, kind: FileKind::File }] },
+            Change::PutContent { handle, content: Bytes::from_static(b"bytes") },
         ]
     }
 
@@ -442,7 +451,7 @@ mod tests {
             Record::decode(out.into()).map(|record| record.changes)
         };
         assert_eq!(with(2), Ok(samples()[1..3].to_vec()));
-        assert_eq!(with(5), Err(Status::NewerExtension));
+        assert_eq!(with(7), Err(Status::NewerExtension));
         assert_eq!(with(0), Err(Status::BadMessage));
         assert_eq!(with(3), Err(Status::BadMessage), "with a value, which it has not");
     }

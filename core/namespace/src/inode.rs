@@ -1,6 +1,7 @@
 //! The inode: what a metadata server keeps for each object.
 
-use weft_base::{Attr, BLOCK_BYTES, DataTime, FileKind, Handle, Layout, MODE_SEALED, Result, Status, WallTime, whole_blocks};
+use weft_base::{Attr, BLOCK_BYTES, DataTime, FileKind, Handle, Layout, MODE_INLINE, MODE_SEALED, Result, Status, WallTime, whole_blocks};
+use weft_store::objects::BlockRun;
 use weft_wire::{Reader, Wire};
 
 /// Set-group-id bit of a mode.
@@ -86,7 +87,8 @@ pub struct Inode {
     pub layout: Layout,
     /// When it was made, by the clock of its server; 0: not known.
     pub born: WallTime,
-    /// What only its kind has: [`Inode::parent`] of a directory, [`Inode::hole_bytes`] of a file.
+    /// What only its kind has: [`Inode::parent`] of a directory, [`Inode::hole_bytes`] of a file;
+    /// of one whose content is here the first block of it, for it has no holes.
     pub of_kind: u64,
     /// The new size while [`InodeFlags::TRUNCATING`] is set, else 0.
     pub truncating_to: u64,
@@ -149,7 +151,18 @@ impl Inode {
     /// Bytes of a file that take no space, in whole blocks: as the data servers said when nobody
     /// wrote to it any more, and as truncations have changed it since. 0 for anything else.
     pub fn hole_bytes(&self) -> u64 {
-        if self.kind == FileKind::File { self.of_kind } else { 0 }
+        if self.kind == FileKind::File && !self.is_inline() { self.of_kind } else { 0 }
+    }
+
+    /// True if all bytes of the file are on this server. If it has [`InodeFlags::HAS_DATA`] beside
+    /// it is being moved to its data servers, which may have them too.
+    pub fn is_inline(&self) -> bool {
+        self.mode & MODE_INLINE != 0
+    }
+
+    /// The blocks that its content takes here.
+    pub fn content_run(&self) -> Option<BlockRun> {
+        if self.is_inline() { crate::contents::run_of(self.of_kind, self.size) } else { None }
     }
 
     /// The data servers say that the file takes so many bytes, at the size that it has here.

@@ -12,6 +12,7 @@
 
 mod access;
 mod change;
+mod contents;
 mod directory;
 mod flagged;
 mod graves;
@@ -34,12 +35,13 @@ mod xattrs;
 
 pub use access::{EXECUTE, READ, WRITE, may_access};
 pub use change::{Change, OpenChange, Prepared, RECORD_VERSION, Record, encode};
+pub use contents::{ContentPlace, WaitingContent};
 pub use inode::{Inode, InodeFlags, MODE_MASK, MODE_SETGID, MODE_STICKY};
 pub use locks::LockMode;
 pub use moves::{SLICE_NAMES_MAX, next_slice, servers_for};
 pub use ops::{
-    ClosePlan, CycleCheck, DataState, RenamePlan, RenameSource, RenameTarget, SizePlan, XATTR_NAME_BYTES_MAX, XATTR_TOTAL_BYTES_MAX,
-    XATTR_VALUE_BYTES_MAX, truncated,
+    ClosePlan, CycleCheck, DataState, MovePlan, RenamePlan, RenameSource, RenameTarget, SizePlan, XATTR_NAME_BYTES_MAX,
+    XATTR_TOTAL_BYTES_MAX, XATTR_VALUE_BYTES_MAX, truncated,
 };
 pub use partitions::{PartitionInode, removal_over};
 pub use placement::Placement;

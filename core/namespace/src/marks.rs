@@ -10,7 +10,9 @@ use crate::Change;
 const VARSTRIP: u16 = 1;
 /// Has an inode that is sealed.
 const SEALED: u16 = 3;
-const TAGS: [u16; 2] = [VARSTRIP, SEALED];
+/// Has an inode of a file whose content is on this server.
+const INLINE: u16 = 5;
+const TAGS: [u16; 3] = [VARSTRIP, SEALED, INLINE];
 
 /// Which of them a record has, by tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +21,7 @@ pub(crate) struct Marks([bool; TAGS.len()]);
 impl Marks {
     /// Those that a record with these changes must have.
     pub fn of(changes: &[Change]) -> Marks {
-        Marks([changes.iter().any(has_strips), changes.iter().any(is_sealed)])
+        Marks([changes.iter().any(has_strips), changes.iter().any(is_sealed), changes.iter().any(is_inline)])
     }
 
     /// From the extensions of a record, up to its end.
@@ -37,6 +39,10 @@ impl Marks {
 
 fn has_strips(change: &Change) -> bool {
     matches!(change, Change::PutInode { inode, .. } if inode.layout.is_varstrip())
+}
+
+fn is_inline(change: &Change) -> bool {
+    matches!(change, Change::PutInode { inode, .. } if inode.is_inline())
 }
 
 fn is_sealed(change: &Change) -> bool {

@@ -44,7 +44,11 @@ impl State {
     /// What of the rights that a client says it has can be true: another one may have got them
     /// while it was away.
     pub fn reclaimable(&self, client: ClientId, handle: Handle, rights: Rights) -> Rights {
-        let rights = rights.and(Rights::OF_OPENS);
+        let mut rights = rights.and(Rights::OF_OPENS);
+        // Nobody who wants to write to a file is answered before it is moved out.
+        if self.peek(handle).is_some_and(Inode::is_inline) {
+            rights = rights.without(Rights::WRITE).without(Rights::APPEND);
+        }
         let lost = |right: Rights, by: Rights| rights.contains(right) && self.opens.others_have(handle, client, by);
         let rights = if lost(Rights::LOCK, Rights::LOCK) { rights.without(Rights::LOCK) } else { rights };
         if lost(Rights::APPEND, Rights::WRITE) { rights.without(Rights::APPEND) } else { rights }
@@ -88,9 +92,12 @@ impl State {
         self.flagged.uncertain.contains(&handle)
     }
 
-    /// True if somebody may be writing to the file of whom nothing is known.
+    /// True if somebody may be writing to the file of whom nothing is known. Of one whose content
+    /// is here it is known that nobody does: before anybody may, it stands in the journal, on
+    /// stable storage, that it is not.
     pub(crate) fn may_be_written(&self, handle: Handle) -> bool {
-        self.opens.grace == Grace::Lost || self.is_uncertain(handle)
+        let may_have_been = || !self.peek(handle).is_some_and(Inode::is_inline);
+        self.opens.grace == Grace::Lost && may_have_been() || self.is_uncertain(handle)
     }
 
     /// The size of the file is certain again.

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use weft_base::{Attr, ClientId, FileKind, Handle, MODE_UNNAMED, ROOT_HANDLE, RequestId, Result, ServerId, Status, WallTime};
+use weft_base::{Attr, ClientId, FileKind, Handle, ROOT_HANDLE, RequestId, Result, ServerId, Status, WallTime};
 use weft_wire::ops::{FileState, TxId, TxPart};
 use weft_wire::{Capability, ClusterKey, NameKey, Rights};
 
 use crate::change::Prepared;
+use crate::contents::Contents;
 use crate::directory::{Directory, Entry};
 use crate::flagged::{Flagged, Flags};
 use crate::graves::Graves;
@@ -72,6 +73,7 @@ pub struct State {
     pub(crate) placement: Placement,
     pub(crate) inodes: InodeTable,
     pub(crate) directories: BTreeMap<Handle, Directory>,
+    contents: Contents,
     /// Directories of which some names are here and others elsewhere.
     split: BTreeMap<Handle, Partition>,
     /// More names than this are many, and directories that have had so many. Derived.
@@ -108,6 +110,7 @@ impl State {
             large: (u64::MAX, BTreeSet::new()),
             targets: BTreeMap::new(),
             xattrs: Xattrs::default(),
+            contents: Contents::default(),
             transactions: Transactions { prepared: BTreeMap::new(), decided: BTreeMap::new(), locks },
             replies: Replies::default(),
             lockers: BTreeSet::new(),
@@ -206,6 +209,12 @@ impl State {
             }
             Change::GiveNames { dir, names } => self.give_names(dir, &names),
             Change::TakeNames { dir, names } => self.take_names(dir, names),
+            Change::PutContent { handle, content } => {
+                // In a replay over a newer checkpoint it may be gone, or out.
+                if let Some(run) = self.inodes.get(handle).and_then(Inode::content_run) {
+                    self.contents.put(handle, run, content);
+                }
+            }
             Change::PutHolder { client } => drop(self.holders.insert(client)),
             Change::DeleteHolder { client } => drop(self.holders.remove(&client)),
         }
@@ -217,8 +226,12 @@ impl State {
         if inode.is_directory() {
             self.directories.entry(handle).or_default();
         }
-        let now = Flags::of(&inode);
-        let before = self.inodes.insert(handle, inode).map_or(Flags::default(), |old| Flags::of(&old));
+        let (now, has) = (Flags::of(&inode), inode.content_run());
+        let old = self.inodes.insert(handle, inode);
+        let (before, had) = old.map_or((Flags::default(), None), |old| (Flags::of(&old), old.content_run()));
+        if had != has {
+            self.contents.moved(handle, had, has);
+        }
         self.flagged.changed(handle, before, now);
     }
 
@@ -238,6 +251,9 @@ impl State {
             self.targets.remove(&handle);
         }
         self.xattrs.delete_all(handle);
+        if let Some(run) = old.content_run() {
+            self.contents.moved(handle, Some(run), None);
+        }
         self.flagged.gone(handle, Flags::of(&old));
         if old.kind != FileKind::File {
             self.graves.bury(handle, old);
@@ -277,6 +293,16 @@ impl State {
     /// Directories of which some names are here and others elsewhere.
     pub(crate) fn split(&self) -> &BTreeMap<Handle, Partition> {
         &self.split
+    }
+
+    /// Contents of files that are here.
+    pub(crate) fn contents(&self) -> &Contents {
+        &self.contents
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn contents_mut(&mut self) -> &mut Contents {
+        &mut self.contents
     }
 
     /// From now on directories with more names here than this are told of.
@@ -446,27 +472,6 @@ impl State {
     // ---- Transactions
     // ---------------------------------------------------------------------------------------------
 
-    /// Parts of this server that wait for their coordinators' decisions.
-    pub fn prepared_transactions(&self) -> Vec<TxId> {
-        self.transactions.prepared.keys().copied().collect()
-    }
-
-    /// A part that waits for its coordinator's decision.
-    pub fn prepared(&self, tx: TxId) -> Option<&Prepared> {
-        self.transactions.prepared.get(&tx)
-    }
-
-    /// Transactions that this server has decided to commit, with the participants that may not know
-    /// yet.
-    pub fn decided_transactions(&self) -> Vec<(TxId, Vec<ServerId>)> {
-        self.transactions.decided.iter().map(|(tx, participants)| (*tx, participants.clone())).collect()
-    }
-
-    /// True if this server has decided to commit the transaction and somebody may not know yet.
-    pub fn is_decided(&self, tx: TxId) -> bool {
-        self.transactions.decided.contains_key(&tx)
-    }
-
     /// Locks a coordinator's own parts; they have been prepared, and make this directory, if any:
     /// nothing else gets its handle meanwhile.
     pub fn lock_own(&mut self, tx: TxId, parts: &[TxPart], made: Option<Handle>) {
@@ -479,17 +484,5 @@ impl State {
     /// Releases a coordinator's own locks.
     pub fn unlock_own(&mut self, tx: TxId, parts: &[TxPart]) {
         self.transactions.locks.unlock(tx, parts, None);
-    }
-
-    /// What happens to a file that is no directory when its link count changes by `delta`.
-    pub(crate) fn change_links(&self, handle: Handle, inode: &Inode, delta: i64, now: WallTime) -> Change {
-        let nlink = (i64::from(inode.nlink) + delta).clamp(0, i64::from(u32::MAX)) as u32;
-        let has_data = self.datafiles(handle, inode) > 0;
-        let kept = inode.kind == FileKind::File && (has_data || self.opens.is_open(handle) || self.is_in_grace());
-        if nlink == 0 && !kept {
-            return Change::DeleteInode { handle };
-        }
-        let (flags, mode) = (inode.flags.without(InodeFlags::CLASSIC), inode.mode & !MODE_UNNAMED);
-        Change::PutInode { handle, inode: Inode { nlink, flags, mode, ..inode.changed(now) } }
     }
 }

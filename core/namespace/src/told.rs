@@ -83,7 +83,9 @@ fn of_objects(changes: &[Change]) -> Vec<ToldChange> {
         let has_attribute = changes.iter().any(|change| {
             matches!(change, Change::PutXattr { handle: other, .. } | Change::DeleteXattr { handle: other, .. } if *other == handle)
         });
-        let Some(what) = kind_of(inode.filter(|_| !has_attribute), answer) else { continue };
+        let has_content = changes.iter().any(|change| matches!(change, Change::PutContent { handle: other, .. } if *other == handle));
+        let what = if has_content { Some(ChangeKind::Written) } else { kind_of(inode.filter(|_| !has_attribute), answer) };
+        let Some(what) = what else { continue };
         let (kind, time) = (inode.map(|inode| inode.kind), inode.map_or(WallTime(0), |inode| inode.ctime));
         match told.iter_mut().find(|known| known.handle == handle) {
             Some(known) => (known.kind, known.time) = (known.kind.or(kind), known.time.max(time)),

@@ -22,6 +22,27 @@ pub struct ServerPart {
 }
 
 impl State {
+    /// Parts of this server that wait for their coordinators' decisions.
+    pub fn prepared_transactions(&self) -> Vec<TxId> {
+        self.transactions.prepared.keys().copied().collect()
+    }
+
+    /// A part that waits for its coordinator's decision.
+    pub fn prepared(&self, tx: TxId) -> Option<&Prepared> {
+        self.transactions.prepared.get(&tx)
+    }
+
+    /// Transactions that this server has decided to commit, with the participants that may not know
+    /// yet.
+    pub fn decided_transactions(&self) -> Vec<(TxId, Vec<ServerId>)> {
+        self.transactions.decided.iter().map(|(tx, participants)| (*tx, participants.clone())).collect()
+    }
+
+    /// True if this server has decided to commit the transaction and somebody may not know yet.
+    pub fn is_decided(&self, tx: TxId) -> bool {
+        self.transactions.decided.contains_key(&tx)
+    }
+
     /// Checks whether all parts, which concern this server, can be done, and chooses handles for
     /// new directories. Returns one handle for each part: the directory made, or the object
     /// concerned (0 if none).

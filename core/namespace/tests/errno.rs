@@ -124,7 +124,8 @@ fn mode_bits_rule_names() {
     assert!(m.look(|state, cx| state.readdir(cx, &list(&owner))).is_ok());
     assert_eq!(m.look(|state, cx| state.readdir(cx, &list(&other))), Err(Status::AccessDenied));
     let file = m.lookup(dir, "f").unwrap();
-    let open = |rights| OpenRequest { handle: file, rights, truncate: false, open_sequence: 1, who: other.clone(), judged: None };
+    let open =
+        |rights| OpenRequest { handle: file, rights, truncate: false, open_sequence: 1, who: other.clone(), judged: None, inline: None };
     m.client = weft_base::ClientId(2);
     for rights in [Rights::READ, Rights::WRITE] {
         let refused = m.change(|state, cx, record| state.prepare_open(cx, &open(rights), record));
@@ -420,7 +421,7 @@ fn names_are_found_together_as_alone() {
     ];
     let all: Vec<(DirTarget, Bytes)> = dirs.iter().flat_map(|dir| dir.names.iter().map(|name| (dir.at.clone(), name.clone()))).collect();
     for who in [&owner, &other, &ROOT] {
-        let request = LookupManyRequest { dirs: dirs.clone(), who: who.clone() };
+        let request = LookupManyRequest { dirs: dirs.clone(), who: who.clone(), contents: None };
         let found = m.look(|state, cx| state.lookup_many(cx, &request)).unwrap().found;
         assert_eq!(found.len(), all.len());
         for ((at, name), found) in all.iter().zip(found) {
@@ -430,14 +431,22 @@ fn names_are_found_together_as_alone() {
             assert_eq!(found.map(|found| LookupReply { handle: found.handle, kind: found.kind, state: found.state }), alone);
             // The right to read is what an open would give, and no more.
             let handle = alone.map_or(Handle(0), |found| found.handle);
-            let wanted = OpenRequest { handle, rights: Rights::READ, truncate: false, open_sequence: 1, who: who.clone(), judged: None };
+            let wanted = OpenRequest {
+                handle,
+                rights: Rights::READ,
+                truncate: false,
+                open_sequence: 1,
+                who: who.clone(),
+                judged: None,
+                inline: None,
+            };
             let opened = m.look(|state, cx| state.prepare_open(cx, &wanted, &mut Record::default()));
             assert_eq!(read, opened.ok().map(|opened| opened.capability), "{name:?}");
         }
     }
-    let many = |count: usize| LookupManyRequest { dirs: vec![names(open, &vec!["all"; count])], who: ROOT };
+    let many = |count: usize| LookupManyRequest { dirs: vec![names(open, &vec!["all"; count])], who: ROOT, contents: None };
     assert!(m.look(|state, cx| state.lookup_many(cx, &many(LOOKUPS_MAX))).is_ok());
     assert_eq!(m.look(|state, cx| state.lookup_many(cx, &many(LOOKUPS_MAX + 1))), Err(Status::TooBig));
-    let empty = LookupManyRequest { dirs: vec![names(open, &[]); LOOKUPS_MAX + 1], who: ROOT };
+    let empty = LookupManyRequest { dirs: vec![names(open, &[]); LOOKUPS_MAX + 1], who: ROOT, contents: None };
     assert_eq!(m.look(|state, cx| state.lookup_many(cx, &empty)), Err(Status::TooBig));
 }

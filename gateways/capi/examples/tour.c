@@ -126,9 +126,14 @@ static void lists(weft_fs *fs)
     int seen = 0;
 
     CHECK(weft_mkdir(fs, "/tour/many", 0755) == 0);
+    CHECK(weft_setxattr(fs, "/tour/many", "user.weft.inline_limit", "10", 2, 0) == 0);
     for (int i = 0; i < COUNT; i++) {
         snprintf(path[i], sizeof path[i], "/tour/many/%d", i);
         paths[i] = path[i];
+        if (i % 2) {
+            CHECK(weft_put(fs, path[i], path[i], (size_t)i % 20, 0644) == 0);
+            continue;
+        }
         weft_file *file = weft_open(fs, path[i], O_WRONLY | O_CREAT | O_EXCL, 0644);
         CHECK(file != NULL && weft_pwrite(file, path[i], (size_t)i % 20, 0) == i % 20 && weft_close(file) == 0);
     }

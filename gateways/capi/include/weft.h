@@ -134,6 +134,13 @@ int weft_unlock(weft_file *file, uint64_t offset, uint64_t bytes);
 int64_t weft_read_many(weft_fs *fs, const char *const *paths, size_t count, weft_whole *files);
 int weft_free_many(weft_whole *files, size_t count);
 
+/* Makes a file that holds exactly these bytes, with these permission bits less the umask, or gives
+ * the one at the path this content, and closes it. In a directory with the hint inline_limit a
+ * small content that is new, or replaces one that came so, is one message behind the walk to its
+ * directory, and others see the old content or the new one; any other file is opened, cut, written
+ * and closed. */
+int weft_put(weft_fs *fs, const char *path, const void *data, size_t bytes, uint32_t mode);
+
 int weft_stat(weft_fs *fs, const char *path, weft_attr *attr);
 int weft_lstat(weft_fs *fs, const char *path, weft_attr *attr);
 int weft_truncate(weft_fs *fs, const char *path, uint64_t bytes);

@@ -40,6 +40,17 @@ pub unsafe extern "C" fn weft_read_many(fs: *mut weft_fs, paths: *const *const c
     })
 }
 
+/// Makes or replaces a file.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_put(fs: *mut weft_fs, path: *const c_char, data: *const c_void, bytes: usize, mode: u32) -> c_int {
+    border(|| {
+        // SAFETY: C's, as the header says.
+        let (fs, path, data) = unsafe { (given(fs, "the file system")?, text(path, "a path")?, memory(data.cast::<u8>(), bytes)?) };
+        fs.0.put(path, mode, false, &Bytes::copy_from_slice(data))?;
+        Ok(0)
+    })
+}
+
 /// Gives back what [`weft_read_many`] has filled in.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_free_many(files: *mut weft_whole, count: usize) -> c_int {

@@ -1,4 +1,4 @@
-//! Whole files: many in few messages.
+//! Whole files: written in one message, or many read in few.
 
 use bytes::Bytes;
 use weft_rt::ThreadRuntime;
@@ -7,6 +7,17 @@ use crate::error::Result;
 use crate::filesystem::FileSystem;
 
 impl<R: ThreadRuntime> FileSystem<R> {
+    /// Makes the file at a path, with these permission bits less the umask, or replaces its
+    /// content; with `exclusive` it must not be there. In a directory with the hint `inline_limit`
+    /// a small file is one message behind the walk to its directory.
+    ///
+    /// # Errors
+    /// As [`weft_posix::Posix::put_path`].
+    pub fn put(&self, path: &[u8], mode: u32, exclusive: bool, content: &Bytes) -> Result<()> {
+        let mode = mode & 0o7777 & !self.umask;
+        self.run("write", path, async |posix| posix.put_path(&self.who, path, mode, exclusive, content).await).map(drop)
+    }
+
     /// Reads whole files by their paths; one result for each, in their order. Up to 1024 small ones
     /// at a time cost one message for each metadata server and one for each data server (and 8
     /// MiB), behind one walk to each directory.

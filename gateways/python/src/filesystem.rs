@@ -156,6 +156,12 @@ impl FileSystem {
         self.call(py, |fs| fs.open_file(path, &options)).map(File::new)
     }
 
+    /// Makes or replaces a file.
+    fn put(&self, py: Python<'_>, path: &[u8], data: &[u8], mode: u32, exclusive: bool) -> PyResult<()> {
+        let content = Bytes::copy_from_slice(data);
+        self.call(py, |fs| fs.put(path, mode, exclusive, &content))
+    }
+
     /// For each path the bytes of its file, or the error.
     fn read_many<'py>(&self, py: Python<'py>, paths: Vec<PyBackedBytes>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let paths: Vec<Bytes> = paths.iter().map(|path| Bytes::copy_from_slice(path)).collect();

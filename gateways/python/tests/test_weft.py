@@ -197,6 +197,25 @@ class Files(Case):
             self.assertEqual([line for line in lines if line.startswith(word)], [b"%s %d" % (word, number) for number in range(25)])
         self.assertEqual(len(lines), 75)
 
+    def test_contents_beside_inodes(self):
+        self.fs.setxattr(self.dir, "user.weft.inline_limit", b"4096")
+        contents = [bytes([number]) * (1500 * number) for number in range(4)]
+        paths = [self.at(f"whole{number}") for number in range(4)]
+        for path, data in zip(paths, contents):
+            self.assertEqual(self.fs.write_bytes(path, b"before"), 6)
+            self.assertEqual(self.fs.put(path, memoryview(data)), len(data))
+        self.assertEqual(self.fs.read_many(paths), contents)
+        with self.fs.open(paths[1], "ab") as file:
+            file.write(b"more")
+        self.assertEqual(self.fs.read_bytes(paths[1]), contents[1] + b"more")
+        with self.assertRaises(FileExistsError):
+            self.fs.put(paths[2], b"x", exclusive=True)
+        with self.assertRaises(IsADirectoryError):
+            self.fs.put(self.dir, b"x")
+        self.fs.symlink("whole2", self.at("link"))
+        self.fs.put(self.at("link"), b"through a link")
+        self.assertEqual(self.fs.read_bytes(paths[2]), b"through a link")
+
     def test_many_files(self):
         paths, contents = self.fill(300)
         self.assertEqual(self.fs.read_many(paths), contents)

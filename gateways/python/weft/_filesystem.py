@@ -361,8 +361,18 @@ class FileSystem:
 
     def write_bytes(self, path, data):
         """Makes or replaces a file; returns the number of bytes."""
-        with self.open(path, "wb", buffering=0) as file:
-            return file.write(data) if len(data) else 0
+        return self.put(path, data)
+
+    def put(self, path, data, *, permissions=0o666, exclusive=False):
+        """Makes or replaces a file; returns the number of bytes. In a directory with the hint
+        `inline_limit` a small file is one message behind the walk to its directory, and others see
+        the old content or the new one."""
+        view = memoryview(data).cast("B")
+        if len(view) > 1 << 20:
+            with self.open(path, "xb" if exclusive else "wb", buffering=0, permissions=permissions) as file:
+                return file.write(view)
+        self._own().put(_bytes(path), bytes(view), permissions, exclusive)
+        return len(view)
 
     def open(self, path, mode="r", buffering=-1, encoding=None, errors=None, newline=None, *, permissions=0o666):
         """Opens a file as the built-in `open` does; with `buffering=0` a `RawFile`."""

@@ -50,7 +50,7 @@ def _awaitable(name):
 
 
 for _name in (
-    "chmod exists getxattr link listdir listxattr lstat makedirs mkdir open read_bytes read_many readlink remove "
+    "chmod exists getxattr link listdir listxattr lstat makedirs mkdir open put read_bytes read_many readlink remove "
     "removexattr rename replace rmdir setxattr stat statfs symlink truncate unlink utime write_bytes"
 ).split():
     setattr(FileSystem, _name, _awaitable(_name))

@@ -130,9 +130,7 @@ class WeftFileSystem(AbstractFileSystem):
         return results
 
     def pipe_file(self, path, value, mode="overwrite", **kwargs):
-        with self.fs.open(self._strip_protocol(path), "xb" if mode == "create" else "wb", buffering=0) as file:
-            if len(value):
-                file.write(value)
+        self.fs.put(self._strip_protocol(path), value, exclusive=mode == "create")
 
     def _open(self, path, mode="rb", block_size=None, **kwargs):
         return self.fs.open(self._strip_protocol(path), mode)

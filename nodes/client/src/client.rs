@@ -8,7 +8,7 @@ use weft_base::{Attr, ClusterMap, Handle, Nanos};
 use weft_rt::Runtime;
 
 use crate::attributes::Silent;
-use crate::files::OpenTable;
+use crate::files::{OpenTable, Refusals};
 use crate::flow::Flow;
 use crate::knowledge::{Asked, Changing, Knowledge, Touched};
 use crate::locks::Locks;
@@ -32,6 +32,7 @@ pub(crate) struct Inner<R> {
     pub(crate) locks: Locks,
     pub(crate) knowledge: Knowledge,
     pub(crate) silent: Silent,
+    pub(crate) refusals: Refusals,
 }
 
 impl<R: Runtime> Clone for Client<R> {
@@ -47,7 +48,7 @@ impl<R: Runtime> Client<R> {
         let knowledge = Knowledge::default();
         let (opens, silent) = (OpenTable::default(), Silent::default());
         let locks = Locks::new(options.client);
-        let inner = Inner { servers, options, opens, locks, knowledge, silent };
+        let inner = Inner { servers, options, opens, locks, knowledge, silent, refusals: Refusals::default() };
         Client { inner: Arc::new(inner), until: Nanos::NEVER }
     }
 

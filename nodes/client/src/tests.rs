@@ -2,6 +2,7 @@
 //! `files/tests`.
 
 mod calls;
+mod inline;
 mod many;
 mod namespace;
 mod partitions;

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use weft_base::{Nanos, Payload};
+use weft_base::Nanos;
 use weft_journal::{Found, Lsn, Superblock};
-use weft_rt::{Disk, DiskError, FileId, ServerRuntime};
-use weft_serving::{Life, begin_life, find_store, make_journal, make_superblock, replay_journal};
-use weft_store::objects::{CONTAINER_HEADER_BYTES, ContainerHeader, ObjectRecord, ObjectReplay, ObjectTable};
+use weft_rt::{Disk, DiskError, ServerRuntime};
+use weft_serving::{Life, begin_life, find_container, find_store, make_container, make_journal, make_superblock, replay_journal};
+use weft_store::objects::{ObjectRecord, ObjectReplay, ObjectTable};
 
 use crate::objects::Removed;
 use crate::record::{JournalRecord, is_growth};
@@ -42,12 +42,7 @@ async fn format<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<F
     let disk = rt.disk();
     // First, since it says if there is too little room, and then leaves nothing.
     let journal = make_journal(rt, &config.serving).await?;
-    let failed = || disk_error("make the container");
-    let container = disk.open(CONTAINER_NAME, true).await.map_err(failed())?;
-    disk.set_len(container, 0).await.map_err(failed())?;
-    let header = ContainerHeader { fs_id: config.serving.map.fs_id, server_id: config.serving.server };
-    disk.write(container, 0, Payload::Real(header.encode())).await.map_err(failed())?;
-    disk.sync(container).await.map_err(failed())?;
+    let container = make_container(disk, CONTAINER_NAME, &config.serving).await?;
     let superblock = make_superblock(rt, &config.serving, boot_id(disk, config.cache.write_back.is_some())).await?;
     let life = begin_life(disk, superblock, boot_id(disk, config.cache.write_back.is_some())).await?;
     let table = ObjectTable::new(capacity_bytes(config.capacity_bytes));
@@ -56,7 +51,8 @@ async fn format<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<F
 
 async fn recover<R: ServerRuntime>(rt: &R, config: &DataServerConfig, superblock: Superblock) -> Result<Foundation<R::Disk>, ServerError> {
     let disk = rt.disk();
-    let container = open_container(disk, config).await?;
+    let container = find_container(disk, CONTAINER_NAME, &config.serving).await?;
+    let container = container.ok_or_else(|| ServerError::Store("the container is not there".into()))?;
     let mut replay = Replay::new(rt.now());
     let (journal, power_was_cut) = replay_journal(rt, &config.serving, &superblock, |found| replay.take(found)).await?;
     let (table, removed) = replay.finish(power_was_cut, capacity_bytes(config.capacity_bytes))?;
@@ -159,17 +155,6 @@ impl Replay {
         let table = self.objects.finish(capacity_bytes).map_err(|error| ServerError::Store(error.to_string()))?;
         Ok((table, self.removed))
     }
-}
-
-async fn open_container<D: Disk>(disk: &D, config: &DataServerConfig) -> Result<FileId, ServerError> {
-    let container = disk.open(CONTAINER_NAME, false).await.map_err(disk_error("open the container"))?;
-    let block = disk.read(container, 0, CONTAINER_HEADER_BYTES as u64).await.map_err(disk_error("read the container"))?;
-    let header = ContainerHeader::decode(&block.to_bytes()).map_err(|error| ServerError::Store(format!("the container: {error}")))?;
-    if (header.fs_id, header.server_id) != (config.serving.map.fs_id, config.serving.server) {
-        let ContainerHeader { fs_id, server_id } = header;
-        return Err(ServerError::Store(format!("the container belongs to {server_id} of file system {fs_id}")));
-    }
-    Ok(container)
 }
 
 /// What the container may grow to. Without a limit of its own it grows until the disk says no.

@@ -54,7 +54,7 @@ impl StoreFile {
         let numbered = |prefix: &str| name.strip_prefix(prefix).is_some_and(|number| number.parse::<u64>().is_ok());
         match name {
             "superblock" => Some(StoreFile::Superblock),
-            "objects" => Some(StoreFile::Container),
+            "objects" | "contents" => Some(StoreFile::Container),
             "tail" => Some(StoreFile::Tail),
             "metadata.db" | "attributes.db" => Some(StoreFile::Database),
             _ if name.starts_with("keyval-") && name.ends_with(".db") => Some(StoreFile::Database),

@@ -1,11 +1,15 @@
 //! All files of a server: each for itself, and what only all of them together say.
 
-use weft_base::{ServerId, ServerRole};
+use std::collections::BTreeMap;
+
+use weft_base::{Handle, ServerId, ServerRole};
 use weft_data_server::object_table;
 use weft_journal::{Found, Superblock};
+use weft_namespace::{Change, Record};
 use weft_store::Lsn;
 use weft_store::checkpoint::CheckpointReader;
 use weft_store::journal::{Replay, SegmentHeader, first_segment_for};
+use weft_store::objects::{BLOCK_BYTES, BlockRun};
 
 use crate::files::{FIRST, NEWEST, read_checkpoint};
 use crate::{Report, StoreFile, inspect_file};
@@ -140,6 +144,7 @@ impl History {
             Err(what) => report.damaged(None, what),
         }
         if !is_data {
+            contents(&found, &mut report);
             return Some(report);
         }
         let each = found.iter().map(|(lsn, bytes)| match lsn {
@@ -178,6 +183,38 @@ impl History {
     }
 }
 
+/// Where files have contents beside their inodes, and whether any block has two owners.
+fn contents(found: &[(Option<Lsn>, Vec<u8>)], report: &mut Report) {
+    let mut runs: BTreeMap<Handle, BlockRun> = BTreeMap::new();
+    for (_, bytes) in found {
+        // What is no record was told with its file.
+        let Ok(record) = Record::decode(bytes.clone().into()) else { continue };
+        for change in record.changes {
+            match change {
+                Change::PutInode { handle, inode } => match inode.content_run() {
+                    Some(run) => drop(runs.insert(handle, run)),
+                    None => drop(runs.remove(&handle)),
+                },
+                Change::DeleteInode { handle } => drop(runs.remove(&handle)),
+                _ => {}
+            }
+        }
+    }
+    if runs.is_empty() {
+        return;
+    }
+    let mut used: Vec<(BlockRun, Handle)> = runs.into_iter().map(|(handle, run)| (run, handle)).collect();
+    used.sort_unstable();
+    report.field("contents beside inodes", used.len());
+    report.field("blocks of contents", used.iter().map(|(run, _)| run.blocks).sum::<u64>());
+    report.field("end of the contents", used.last().map_or(0, |(run, _)| run.end() * BLOCK_BYTES));
+    for pair in used.windows(2) {
+        if pair[0].0.end() > pair[1].0.start {
+            report.damaged(None, format!("block {} is of the contents of {} and of {}", pair[1].0.start, pair[0].1, pair[1].1));
+        }
+    }
+}
+
 fn is_whole(checkpoint: &[u8]) -> bool {
     end_of(checkpoint).is_some()
 }
@@ -193,9 +230,8 @@ fn end_of(checkpoint: &[u8]) -> Option<(Lsn, Lsn)> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use weft_base::{ClusterMap, DataTime, FsId, Handle, ServerEntry, WallTime};
+    use weft_base::{ClusterMap, DataTime, FileKind, FsId, Layout, MODE_INLINE, ServerEntry, WallTime};
+    use weft_namespace::Inode;
     use weft_store::checkpoint::{CheckpointHeader, CheckpointWriter};
     use weft_store::journal::FrameBuilder;
     use weft_store::objects::{ContainerHeader, ExtentPut, ObjectKey, ObjectRecord};
@@ -289,6 +325,28 @@ mod tests {
             assert!(text.contains(words), "{words} in\n{text}");
         }
         assert!(serde_json::to_string(&reports).unwrap().contains("\"kind\":\"object table\""));
+    }
+
+    #[test]
+    fn contents_with_a_block_in_common_are_told() {
+        let layout = Layout { stripe_bytes: 65536, width: 1, first: 0, generation: 1 };
+        let put = |handle, block, size| {
+            let inode = Inode::new(FileKind::File, 0o644, 0, 0, layout, WallTime(1));
+            let inode = Inode { mode: inode.mode | MODE_INLINE, size, of_kind: block, ..inode };
+            let mut bytes = Vec::new();
+            weft_namespace::encode(&[Change::PutInode { handle: Handle(handle), inode }], &mut bytes);
+            (None, bytes)
+        };
+        let told = |found: &[(Option<Lsn>, Vec<u8>)]| {
+            let mut report = Report::default();
+            contents(found, &mut report);
+            (report.is_whole(), report.to_string())
+        };
+        let (is_whole, text) = told(&[put(7, 1, 4097), put(8, 3, 1), put(7, 4, 9000), put(9, 1, 0)]);
+        assert!(is_whole && text.contains("contents beside inodes: 2") && text.contains("blocks of contents: 4"), "{text}");
+        let (is_whole, text) = told(&[put(7, 1, 4097), put(8, 2, 1)]);
+        assert!(!is_whole && text.contains("block 2 is of the contents of"), "{text}");
+        assert_eq!(told(&[put(9, 1, 0)]), (true, told(&[]).1));
     }
 
     #[test]

@@ -95,12 +95,26 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         header: &Header,
         flow: impl Future<Output = Result<Bytes>> + 'static,
     ) -> Step {
+        self.start_question_with_bulk(peer, header, async move { Ok((flow.await?, Payload::EMPTY)) })
+    }
+
+    /// The same, with bulk data in the answer.
+    pub(crate) fn start_question_with_bulk(
+        self: &Rc<Self>,
+        peer: PeerId,
+        header: &Header,
+        flow: impl Future<Output = Result<(Bytes, Payload)>> + 'static,
+    ) -> Step {
         let (this, header, mut served) = (Rc::clone(self), *header, self.goes_on());
         let inside = served.context();
         self.rt.spawn(async move {
             let result = weft_trace::within(inside, flow).await;
             served.waited(weft_trace::now());
-            this.shell.answer(served, peer, Frame::reply(&header, result, Payload::EMPTY), this.rt.now());
+            let (result, bulk) = match result {
+                Ok((body, bulk)) => (Ok(body), bulk),
+                Err(status) => (Err(status), Payload::EMPTY),
+            };
+            this.shell.answer(served, peer, Frame::reply(&header, result, bulk), this.rt.now());
         });
         Step::Later
     }

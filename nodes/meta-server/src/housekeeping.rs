@@ -26,6 +26,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         self.rt.spawn(weft_serving::introduce(Rc::clone(self)));
         self.rt.spawn(Rc::clone(self).tick_flow());
         self.rt.spawn(Rc::clone(self).reap_flow());
+        self.rt.spawn(Rc::clone(self).store_flow());
         for (tx, participants) in self.state.borrow().decided_transactions() {
             self.rt.spawn(Rc::clone(self).deliver(tx, participants, self.engine.last()));
         }
@@ -53,6 +54,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if self.state.borrow().has_reapable() {
             self.background.reap.notify();
         }
+        self.look_after_contents();
         if let Some(journal) = self.engine.journal()
             && journal.bytes_since_checkpoint() >= self.config.serving.checkpoint_bytes
             && !self.background.checkpointing.replace(true)
@@ -134,6 +136,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             cursor = next;
             self.rt.sleep_until(self.rt.now() + SLICE_PAUSE_NS).await;
         }
+        self.contents_are_kept().await.map_err(JournalError::during("write contents"))?;
         checkpoint.finish().await?;
         Ok(())
     }

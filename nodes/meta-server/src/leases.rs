@@ -246,6 +246,8 @@ fn of_change(change: &Change) -> impl Iterator<Item = Touched<'_>> {
         | Change::DeleteHolder { .. }
         | Change::PutLocker { .. }
         | Change::DeleteLocker { .. }
+        // With the inode.
+        | Change::PutContent { .. }
         | Change::PutCounter { .. } => (None, &[]),
     };
     one.into_iter().chain(parts.iter().filter_map(of_part))

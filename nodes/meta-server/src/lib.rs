@@ -18,6 +18,8 @@
 //! record and reply 0.5, capability 0.5, its share of the journal write 0.3.
 
 mod config;
+mod container;
+mod contents;
 mod dump;
 mod engine;
 mod flows;

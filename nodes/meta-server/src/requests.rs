@@ -11,6 +11,7 @@ use weft_serving::{OutgoingReplies, OutgoingReply, Parked, ServedRequest};
 use weft_wire::ops::{CreateReply, FileState, OpenReply, Space};
 use weft_wire::{Frame, Header, Op, Request, Rights, Wire};
 
+use crate::container::Refused;
 use crate::engine::{Engine, Room};
 use crate::server::{Server, requested};
 use crate::step::Step;
@@ -103,7 +104,13 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             Request::SetXattr(request) if self.config.warn.is_some() => Some(request.clone()),
             _ => None,
         };
-        let result = self.execute(peer, header, request);
+        let refused = Refused::of(&request);
+        let mut result = self.execute(peer, header, request);
+        if let (Err(Status::Busy), Some(refused)) = (&result, refused)
+            && let Err(status) = self.refused_for_contents(&refused)
+        {
+            result = Err(status);
+        }
         if let (Some(hint), Some(warn), Err(Status::Invalid)) = (hint, self.config.warn, &result)
             && let Some(why) = self.state.borrow().why_no_hint(&hint)
         {

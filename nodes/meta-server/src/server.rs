@@ -14,6 +14,7 @@ use weft_trace::EventId;
 use weft_wire::ops::{ServerInfo, TxId};
 use weft_wire::{Header, Op};
 
+use crate::container::Contents;
 use crate::engine::{Engine, Room};
 use crate::holders::Holders;
 use crate::ops::{ProgramLocks, Ways};
@@ -52,6 +53,7 @@ pub(crate) struct Background {
     pub(crate) watchers: Cell<u32>,
     /// Directories whose names go to other servers.
     pub(crate) ways: Ways,
+    pub(crate) contents: Contents,
 }
 
 /// What is known of clients.
@@ -90,7 +92,7 @@ pub(crate) fn requested(header: &Header) -> Requested {
 }
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
-    pub(crate) fn new(rt: R, engine: E, config: MetaServerConfig, life: Life, mut state: State) -> Shared<R, E> {
+    pub(crate) fn new(rt: R, engine: E, config: MetaServerConfig, life: Life, mut state: State, contents: Contents) -> Shared<R, E> {
         let client = config.identity.unwrap_or((ClientId(rt.random()), 1));
         let now = rt.now();
         let mut sessions = Sessions::new(config.session_grace_ns, config.reply_retention_ns);
@@ -109,7 +111,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             clients: Clients { sessions: RefCell::new(sessions), holders },
             transactions: Transactions { undecided: RefCell::default(), in_doubt: RefCell::new(in_doubt), next: Cell::new(1) },
             locks: ProgramLocks::default(),
-            background: Background::default(),
+            background: Background { contents, ..Background::default() },
             current: RefCell::new(None),
             in_flight: RefCell::default(),
             encoded: RefCell::default(),
@@ -240,6 +242,7 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
         let (capacity_bytes, free_bytes) = self.rt.disk().space().await?;
         let state = self.state.borrow();
         let objects = state.inode_count();
+        let (content_bytes, content_free_bytes) = state.content_usage();
         Ok(ServerInfo {
             owns_root: state.peek(ROOT_HANDLE).is_some(),
             state: match self.engine.room() {
@@ -248,9 +251,9 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
                 Room::Low | Room::None => "read-only: the disk is full".into(),
             },
             objects,
-            used_bytes: objects * BYTES_PER_INODE + state.xattr_bytes(),
+            used_bytes: objects * BYTES_PER_INODE + state.xattr_bytes() + content_bytes,
             capacity_bytes,
-            free_bytes,
+            free_bytes: free_bytes + content_free_bytes,
             device_free_bytes: free_bytes,
             ..self.shell.info(self.engine.stats())
         })

@@ -7,6 +7,8 @@ use weft_rt::{Disk, ServerRuntime};
 use weft_serving::{Life, begin_life, find_store, make_journal, make_superblock, replay_journal, stored_durability};
 use weft_wire::NameKey;
 
+use crate::container::Contents;
+use crate::contents;
 use crate::engine::{Engine as KeepsRecords, JournalEngine, MemoryEngine, Plan, RowEngine};
 use crate::server::Server;
 use crate::{Engine, MetaServerConfig, ServerError};
@@ -32,7 +34,7 @@ pub async fn run<R: ServerRuntime>(rt: R, mut config: MetaServerConfig) -> Resul
         Engine::Memory => {
             root_changes(&rt, &config).into_iter().for_each(|change| state.apply_change(change));
             let life = Life::unkept(rt.random());
-            serve(rt, MemoryEngine::<R::Disk>::new(), config, life, state).await
+            serve(rt, MemoryEngine::<R::Disk>::new(), config, life, state, Contents::default()).await
         }
         Engine::Journal => {
             let superblock = find_or_format(&rt, &config).await?;
@@ -44,8 +46,9 @@ pub async fn run<R: ServerRuntime>(rt: R, mut config: MetaServerConfig) -> Resul
             })
             .await?;
             let engine = JournalEngine::new(journal, &config);
+            let contents = contents::recover(&rt, &config, &mut state).await?;
             let life = begin(&rt, superblock, power_was_cut, &engine, &mut state).await?;
-            serve(rt, engine, config, life, state).await
+            serve(rt, engine, config, life, state, Contents::new(contents)).await
         }
         Engine::Db | Engine::Dbpf => {
             let superblock = find_or_format(&rt, &config).await?;
@@ -53,7 +56,7 @@ pub async fn run<R: ServerRuntime>(rt: R, mut config: MetaServerConfig) -> Resul
             let take = |change| state.apply_change(change);
             let engine = RowEngine::recover(rt.disk(), plan(&config), &config.serving, take).await?;
             let life = begin(&rt, superblock, power_was_cut, &engine, &mut state).await?;
-            serve(rt, engine, config, life, state).await
+            serve(rt, engine, config, life, state, Contents::default()).await
         }
     }
 }
@@ -179,8 +182,9 @@ async fn serve<R: ServerRuntime, E: KeepsRecords>(
     config: MetaServerConfig,
     life: Life,
     state: State,
+    contents: Contents,
 ) -> Result<(), ServerError> {
-    let server = Server::new(rt, engine, config, life, state);
+    let server = Server::new(rt, engine, config, life, state, contents);
     debug_assert!(!server.engine.has_pending(), "recovery leaves nothing to commit");
     server.start_background();
     weft_serving::serve(&server).await

@@ -16,7 +16,7 @@ fn set_size(handle: Handle, size: u64) -> SetAttrRequest {
 }
 
 fn open(handle: Handle, rights: Rights, open_sequence: u64, truncate: bool) -> OpenRequest {
-    OpenRequest { handle, rights, truncate, open_sequence, who: Credentials::ROOT, judged: None }
+    OpenRequest { handle, rights, truncate, open_sequence, who: Credentials::ROOT, judged: None, inline: None }
 }
 
 impl Cluster {
@@ -312,8 +312,15 @@ fn many_closes_in_one_request_are_judged_one_by_one() {
         // Who has read a file says so, and is believed if he had it open for reading.
         let atime = async |file| user.getattr(file).await.unwrap().attr.atime;
         let before = [atime(files[0]).await, atime(files[2]).await];
-        let open =
-            OpenRequest { handle: files[0], rights: Rights::READ, truncate: false, open_sequence: 3, who: Credentials::ROOT, judged: None };
+        let open = OpenRequest {
+            handle: files[0],
+            rights: Rights::READ,
+            truncate: false,
+            open_sequence: 3,
+            who: Credentials::ROOT,
+            judged: None,
+            inline: None,
+        };
         user.call(ServerId(0), &open).await.unwrap();
         let close = |handle| CloseRequest { handle, open_sequence: u64::MAX, keeps: Rights::default(), written: None };
         let closes = vec![close(files[2]), close(files[0])];

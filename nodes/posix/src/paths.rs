@@ -63,6 +63,37 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         Ok((attr, number))
     }
 
+    /// Makes or replaces the file at a path; symlinks at its end are followed. `mode`: the
+    /// permission bits of a new one, the umask applied already.
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::resolve_last`] and [`weft_client::Client::put`].
+    pub async fn put_path(&self, who: &Credentials, path: &[u8], mode: u32, exclusive: bool, content: &Bytes) -> Result<Attr> {
+        let client = self.client.for_one_operation();
+        if path.ends_with(b"/") {
+            return Err(Error::local(Status::IsDirectory, "create", client.root()));
+        }
+        let options = CreateOptions { mode, exclusive, ..CreateOptions::default() };
+        let put = async {
+            let (dir, mut name) = client.resolve_last(who, path, false).await?;
+            let mut at = dir;
+            loop {
+                match client.put(who, at, &name, &options, content).await {
+                    // A symlink, which is to be followed.
+                    Err(error) if error.status == Status::Exists && !exclusive => {
+                        let followed = client.resolve_last(who, path, true).await?;
+                        if followed == (at, name.clone()) {
+                            return Err(error);
+                        }
+                        (at, name) = followed;
+                    }
+                    put => return put.map(|(attr, _)| attr),
+                }
+            }
+        };
+        self.noted(Box::pin(put).await)
+    }
+
     /// Where a path leads from a directory, for gateways whose callers have names outside.
     ///
     /// # Errors

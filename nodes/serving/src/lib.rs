@@ -19,6 +19,7 @@
 mod access;
 mod any;
 mod config;
+mod container;
 mod contract;
 mod error;
 mod introduction;
@@ -36,6 +37,7 @@ mod turns;
 
 pub use any::answer_of_any;
 pub use config::{BATCH_INTERVAL_NS_DEFAULT, Process, ServingConfig};
+pub use container::{find_container, make_container};
 pub use contract::{Durability, Engine};
 pub use error::ServerError;
 pub use introduction::Introduction;

@@ -23,6 +23,7 @@ pub const ASKED: &[Op] = &[
     Op::Close,
     Op::Readlink,
     Op::Strips,
+    Op::ReadInline,
     Op::GetXattr,
     Op::SetXattr,
     Op::RemoveXattr,

@@ -209,6 +209,17 @@ pub enum Action {
         /// Value of every byte; no two writes of a history share it with the same file.
         tag: u8,
     },
+    /// The file becomes so many bytes, all of them `tag`.
+    Content {
+        /// The file; 0 if nobody was told which.
+        handle: Handle,
+        /// Number of bytes.
+        len: u64,
+        /// Value of every byte; no other content or write of a history has it.
+        tag: u8,
+        /// As one; else it is perhaps cut to nothing before.
+        at_once: bool,
+    },
     /// Reserve, zero or give back bytes.
     Allocate {
         /// The file, open.
@@ -287,7 +298,14 @@ impl Time {
 
 impl From<&Attr> for Seen {
     fn from(attr: &Attr) -> Seen {
-        Seen { handle: attr.handle, kind: attr.kind, mode: attr.mode, nlink: attr.nlink, size: attr.size, mtime: Time::of(attr.mtime) }
+        Seen {
+            handle: attr.handle,
+            kind: attr.kind,
+            mode: attr.permissions(),
+            nlink: attr.nlink,
+            size: attr.size,
+            mtime: Time::of(attr.mtime),
+        }
     }
 }
 

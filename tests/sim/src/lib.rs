@@ -19,6 +19,7 @@ mod many;
 pub mod model;
 pub mod mount;
 pub mod plan;
+mod put;
 pub mod registers;
 mod run;
 pub mod stage;

@@ -99,6 +99,7 @@ fn steps_of(history: &History, allow: Allowances) -> Vec<Step> {
             (
                 Action::Close { .. }
                 | Action::Write { .. }
+                | Action::Content { .. }
                 | Action::Allocate { .. }
                 | Action::Read { .. }
                 | Action::Fsync { .. }
@@ -204,7 +205,9 @@ fn untracked_files(history: &History) -> Option<Vec<Handle>> {
     let mut files = Vec::new();
     for Event { action, outcome, .. } in history.events() {
         match action {
-            Action::Write { handle, .. } | Action::Allocate { handle, .. } => files.push(*handle),
+            // Of which file is not known.
+            Action::Content { handle: Handle(0), .. } => return None,
+            Action::Write { handle, .. } | Action::Content { handle, .. } | Action::Allocate { handle, .. } => files.push(*handle),
             Action::Create { truncate: true, .. } if !matches!(outcome, Outcome::Done(_) | Outcome::Failed(_)) => return None,
             _ => {}
         }

@@ -66,6 +66,8 @@ pub struct Plan {
     pub presplit: Option<&'static str>,
     /// Clients let directories be spread over other servers now and then.
     pub moves: bool,
+    /// Whole contents are put under names, and small ones lie on the servers of their inodes.
+    pub puts: bool,
     /// Longest pause of a client between two operations, in nanoseconds.
     pub pause_max_ns: u64,
     /// Deadline of an operation, in nanoseconds.
@@ -114,6 +116,7 @@ impl Plan {
             leases: false,
             presplit: None,
             moves: false,
+            puts: false,
             pause_max_ns: if random.below(4) == 0 { 0 } else { 2 * duration / per_client },
             deadline_ns: if fault_profile != FaultProfile::Calm && random.below(5) == 0 { 700 * MILLISECOND } else { 30 * SECOND },
             faults: faults(fault_profile, duration, &mut random),
@@ -189,6 +192,18 @@ impl Plan {
             cluster: ClusterConfig { meta, slice_names: random.between(1, 3) as u32, ..plan.cluster },
             ..plan
         }
+    }
+
+    /// What `seed` stands for where whole contents are put under names, beside all else: in turns
+    /// plain, with leases, and with directories over several servers.
+    pub fn putting(seed: u64, operations: Option<usize>) -> Plan {
+        let plan = match seed % 3 {
+            0 => Plan::leased(seed, operations),
+            1 => Plan::split(seed, operations),
+            _ => Plan::new(seed, operations),
+        };
+        let cluster = ClusterConfig { storage: Engine::Journal, ..plan.cluster };
+        Plan { puts: true, with_data: true, mix: OperationMix::Everything, cluster, ..plan }
     }
 
     /// Where and for how long flows are held up.

@@ -29,7 +29,9 @@ pub fn check(history: &History, lost: LostBetween, data_starts: &[Nanos]) -> Res
 
 fn file_of(event: &Event) -> Option<Handle> {
     match event.action {
-        Action::Write { handle, .. } | Action::Allocate { handle, .. } | Action::Read { handle, .. } => Some(handle),
+        Action::Write { handle, .. } | Action::Content { handle, .. } | Action::Allocate { handle, .. } | Action::Read { handle, .. } => {
+            Some(handle)
+        }
         _ => None,
     }
 }
@@ -131,7 +133,15 @@ impl FileRecord {
         let mut change = |from, to, value| self.changes.push(Change { from, to, value, ..plain });
         match (&event.action, &event.outcome) {
             (Action::Write { handle, offset, len, tag }, _) if *handle == file => change(*offset, offset + len, *tag),
-            (Action::SetSize { .. }, Outcome::Failed(_)) => {}
+            (Action::Content { .. } | Action::SetSize { .. }, Outcome::Failed(_)) => {}
+            // One of an unknown file may be that of any.
+            (Action::Content { handle, len, tag, at_once }, _) if *handle == file || *handle == Handle(0) => {
+                change(0, *len, *tag);
+                change(*len, u64::MAX, 0);
+                if !at_once {
+                    change(0, u64::MAX, 0);
+                }
+            }
             (Action::SetSize { handle, size }, _) if *handle == file => change(*size, u64::MAX, 0),
             (Action::Create { truncate: true, .. }, Outcome::Done(Answer::Created(seen, false))) if seen.handle == file => {
                 change(0, u64::MAX, 0);
@@ -301,6 +311,19 @@ mod tests {
         assert!(serial(&[write(0, 4, 1), cut(2), size(4)]).is_err());
         assert!(serial(&[write(0, 4, 1), size(3)]).is_err());
         assert_eq!(serial(&[cut(2), lost_write(0, 4, 1), size(2), size(4)]), Ok(()));
+    }
+
+    #[test]
+    fn a_content_is_there_as_a_whole() {
+        let put = |handle, len, tag, at_once| (Action::Content { handle, len, tag, at_once }, Outcome::Done(Answer::Nothing));
+        let new = || put(FILE, 2, 2, true);
+        assert_eq!(serial(&[write(0, 4, 1), new(), read(9, &[2, 2]), size(2)]), Ok(()));
+        for wrong in [&[2, 2, 1, 1][..], &[2, 1], &[2], &[0, 0], &[], &[2, 2, 0, 0]] {
+            assert!(serial(&[write(0, 4, 1), new(), read(9, wrong)]).is_err(), "{wrong:?}");
+        }
+        let unknown = (put(Handle(0), 2, 2, true).0, Outcome::Unknown(Status::TimedOut));
+        assert_eq!(serial(&[write(0, 4, 1), unknown.clone(), read(9, &[1, 1, 1, 1]), read(9, &[2, 2])]), Ok(()));
+        assert!(serial(&[write(0, 4, 1), unknown, read(9, &[2, 2]), read(9, &[1, 1, 1, 1])]).is_err());
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub struct Report {
     pub leases: bool,
     /// The names of directories were spread over servers.
     pub splits: bool,
+    /// Whole contents were put under names.
+    pub puts: bool,
     /// Operations of the clients.
     pub operations: usize,
     /// What servers were asked in their last lives; empty if something is wrong.
@@ -65,6 +67,7 @@ impl Report {
         let kind = if self.grows { " --growing" } else { kind };
         let kind = if self.leases { " --leases" } else { kind };
         let kind = if self.splits { " --split" } else { kind };
+        let kind = if self.puts { " --puts" } else { kind };
         format!("cargo xtask sim{kind} --seeds {}..{} --verbose", self.seed, self.seed + 1)
     }
 }
@@ -110,6 +113,7 @@ pub fn run_plan(plan: &Plan, verbose: bool) -> Report {
         grows: !plan.joins.is_empty(),
         leases: plan.leases,
         splits: plan.presplit.is_some() || plan.moves,
+        puts: plan.puts,
         operations: events.iter().filter(|event| event.client != 0).count(),
         unanswered: events.iter().filter(|event| event.end == u64::MAX).count(),
         asked: run.stage.asked.clone(),
@@ -196,12 +200,15 @@ impl<'a> Run<'a> {
         let contract = self.plan.sets_contract().then_some(self.plan.cluster.contract);
         // Files of the first directory have strips in every fourth seed with data.
         let strips = (self.plan.with_data && self.plan.seed.is_multiple_of(4)).then(|| self.plan.cluster.strips());
-        let presplit = self.plan.presplit;
+        let (presplit, puts) = (self.plan.presplit, self.plan.puts);
         self.stage.shared.borrow_mut().history.splits = presplit.is_some() || self.plan.moves;
         self.stage.wait_for_servers()?;
         self.stage.with_auditor(async move |worker| {
             if let Some(presplit) = presplit {
                 worker.give_presplit(presplit).await.map_err(|status| format!("the hint: {status}"))?;
+            }
+            if puts {
+                worker.give_inline_limit().await.map_err(|status| format!("the hint: {status}"))?;
             }
             if let Some(contract) = contract {
                 worker.set_contract(contract).await.map_err(|status| format!("the contract: {status}"))?;
@@ -233,8 +240,8 @@ impl<'a> Run<'a> {
 
     /// All clients work.
     fn work(&mut self, operations: usize) -> Result<(), String> {
-        let Plan { mix, names, dirs, with_data, follow, moves, .. } = *self.plan;
-        let choices = Choices { mix, names, dirs: usize::from(dirs) + 1, with_data, follow, moves };
+        let Plan { mix, names, dirs, with_data, follow, moves, puts, .. } = *self.plan;
+        let choices = Choices { mix, names, dirs: usize::from(dirs) + 1, with_data, follow, moves, puts };
         let pause = self.plan.pause_max_ns;
         self.for_all_clients(async move |worker| worker.work(operations, choices, pause).await)
     }

@@ -61,7 +61,9 @@ impl<'a> FileTimes<'a> {
             match (&event.action, &event.outcome) {
                 // A write that fails may have been done in part.
                 (Action::Write { handle, .. } | Action::Allocate { handle, .. }, _) if *handle == file => change(None),
-                (Action::SetSize { .. } | Action::SetTime { .. }, Outcome::Failed(_)) => {}
+                (Action::Content { .. } | Action::SetSize { .. } | Action::SetTime { .. }, Outcome::Failed(_)) => {}
+                // Of an unknown file: of any.
+                (Action::Content { handle, .. }, _) if *handle == file || *handle == Handle(0) => change(None),
                 (Action::SetSize { handle, .. }, _) if *handle == file => change(None),
                 (Action::SetTime { handle, time }, _) if *handle == file => change(Some(*time)),
                 (Action::Create { truncate, .. }, Outcome::Done(Answer::Created(seen, created)))

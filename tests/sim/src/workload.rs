@@ -36,11 +36,13 @@ const TOUCHED_MAX: usize = 3;
 pub struct Shared {
     /// The record of the run.
     pub history: History,
-    dirs: Vec<Handle>,
+    pub(crate) dirs: Vec<Handle>,
     files: Vec<Handle>,
     others: Vec<(Handle, FileKind)>,
     /// The next value to write to each file.
     tags: BTreeMap<Handle, u8>,
+    /// How many contents were put.
+    pub(crate) contents: u8,
     /// Names that were changed lately, the newest last.
     pub(crate) touched: VecDeque<(Handle, Name)>,
 }
@@ -61,7 +63,7 @@ impl Shared {
         }
     }
 
-    fn touch(&mut self, action: &Action) {
+    pub(crate) fn touch(&mut self, action: &Action) {
         use Action::*;
         match action {
             Create { dir, name, .. }
@@ -104,6 +106,8 @@ pub struct Choices {
     pub follow: bool,
     /// Names of directories are let go to other servers now and then.
     pub moves: bool,
+    /// Whole contents are put under names.
+    pub puts: bool,
 }
 
 /// One client at work.
@@ -150,6 +154,10 @@ impl Worker {
             if choices.moves && self.random.below(4) == 0 {
                 self.spread(choices.dirs).await;
             }
+            if choices.puts && self.random.below(4) == 0 {
+                self.put(choices).await;
+                continue;
+            }
             let action = self.choose(choices);
             self.act(action).await;
         }
@@ -158,11 +166,7 @@ impl Worker {
     /// Lets some directory be spread over some servers. No part of the history: nothing but the
     /// places of names follows from it.
     async fn spread(&mut self, preferred: usize) {
-        let (dir, servers) = {
-            let dirs = &self.shared.borrow().dirs;
-            let known = if self.random.below(4) == 0 { dirs.len() } else { preferred.min(dirs.len()) };
-            (dirs[self.random.below(known as u64) as usize], self.random.between(1, 4) as u16)
-        };
+        let (dir, servers) = (self.pick_dir(preferred), self.random.between(1, 4) as u16);
         // It may be gone, or its server down.
         drop(self.client.split_directory(&Credentials::ROOT, dir, servers).await);
     }
@@ -435,6 +439,7 @@ impl Worker {
                 let pieces = client.read(&file, *offset, *len).await?;
                 Ok(Answer::Data(pieces.iter().flat_map(|piece| piece.to_bytes()).collect()))
             }
+            Action::Content { .. } => unreachable!("contents are put by name"),
             Action::Allocate { handle, offset, len, how } => {
                 let Some(file) = self.open_file(*handle) else { return Err(Status::Invalid) };
                 Ok(done(client.fallocate(who, &file, *offset, *len, *how).await?))

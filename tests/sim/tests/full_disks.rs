@@ -38,7 +38,18 @@ fn campaign(seed: u64, storage: Engine) {
     stage.wait_for_servers().expect("a new cluster serves");
     let servers = stage.cluster.servers().to_vec();
     let mut client = Some(stage.add_worker("client", 30 * SECOND));
-    let choices = Choices { mix: OperationMix::Everything, names: 4, dirs: 1, with_data: true, follow: false, moves: false };
+    let choices = Choices {
+        mix: OperationMix::Everything,
+        names: 4,
+        dirs: 1,
+        with_data: true,
+        follow: false,
+        moves: false,
+        puts: storage == Engine::Journal,
+    };
+    if choices.puts {
+        with_client(&mut stage, &mut client, async |worker| worker.give_inline_limit().await.expect("the hint is set"));
+    }
     for round in 0..ROUNDS {
         // Some disks are full from now on; then there is work, and these servers die and start
         // again, once or several times.

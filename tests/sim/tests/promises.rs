@@ -297,3 +297,16 @@ fn promise_truncate_is_final() {
         }
     }
 }
+
+/// Contents are put and read, opened for writing, removed and moved, while servers die and machines
+/// lose power.
+#[test]
+fn promise_contents_are_whole() {
+    for fault_profile in [FaultProfile::Crashes, FaultProfile::PowerSync, FaultProfile::PowerBatch, FaultProfile::FullDisks] {
+        let plans = (30_000..).map(|seed| Plan::putting(seed, None)).filter(|plan| plan.fault_profile == fault_profile);
+        for plan in plans.take(8) {
+            let report = run_plan(&plan, false);
+            assert!(report.is_good(), "{report}");
+        }
+    }
+}

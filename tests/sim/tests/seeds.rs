@@ -73,6 +73,20 @@ fn directories_over_servers_are_like_any_other() {
 }
 
 #[test]
+fn contents_that_are_put_are_there_as_a_whole() {
+    let mut counts: BTreeMap<FaultProfile, usize> = BTreeMap::new();
+    for seed in 0..150 {
+        let plan = Plan::putting(seed, None);
+        let count = counts.entry(plan.fault_profile).or_default();
+        if *count < EACH {
+            *count += 1;
+            good(&run_plan(&plan, false));
+        }
+    }
+    assert!(counts.len() == 6 && counts.values().all(|count| *count == EACH), "{counts:?}");
+}
+
+#[test]
 fn the_same_seed_is_the_same_run() {
     for seed in 300..312 {
         let (first, again) = (run_seed(seed, Some(24), false), run_seed(seed, Some(24), true));

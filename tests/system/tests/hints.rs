@@ -81,6 +81,37 @@ fn promise_directory_hints() {
     assert_eq!(listxattr(a.join("e"), &mut names[..]), Ok(0));
 }
 
+#[test]
+fn files_that_are_copied_lie_beside_their_inodes() {
+    if !available("files_that_are_copied_lie_beside_their_inodes", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "2", "--data", "2"]);
+    let dir = fs.mnt().join("d");
+    fs::create_dir(&dir).unwrap();
+    ok(weft().args(["hint", "set", "inline_limit", "8192"]).arg(fs.at("/d")));
+    let source = fs.state().join("source");
+    fs::create_dir(&source).unwrap();
+    let content = |number: usize| vec![number as u8; 700 * number];
+    (0..20).for_each(|number| fs::write(source.join(number.to_string()), content(number)).unwrap());
+    ok(weft().args(["cp", "-r"]).arg(&source).arg(fs.at("/d")));
+    let dir = dir.join("source");
+    for number in 0..20 {
+        let file = dir.join(number.to_string());
+        assert_eq!(fs::read(&file).unwrap(), content(number), "{number}");
+        assert_eq!(fs::metadata(&file).unwrap().blocks(), (700 * number as u64).div_ceil(4096) * 8);
+    }
+    // Written through a mount, one is a file as any other.
+    OpenOptions::new().append(true).open(dir.join("3")).unwrap().write_all(b"more").unwrap();
+    fs::rename(dir.join("4"), dir.join("5")).unwrap();
+    fs.down();
+    let told = ok(weft().arg("inspect").arg(fs.state()));
+    assert!(told.contains("contents beside inodes: "), "{told}");
+    fs.start_mounted(&[]);
+    assert_eq!(fs::read(dir.join("3")).unwrap(), [content(3), b"more".to_vec()].concat());
+    assert_eq!((fs::read(dir.join("5")).unwrap(), fs::read(dir.join("11")).unwrap()), (content(4), content(11)));
+}
+
 /// Owner, group, mode, link count, times.
 fn faked(path: &Path) -> bool {
     let seen = fs::metadata(path).expect("the file is there");

@@ -35,6 +35,9 @@ Hints concern files that are made from now on; directories made below inherit th
                 and one datafile; 0: off
   presplit      N, or all: the names of directories that are made below are spread over so many
                 metadata servers from the beginning; 1: over one
+  inline_limit  bytes, at most 16384: files up to this size that are written whole (weft cp,
+                weft_put, Python write_bytes) lie on metadata servers, until somebody opens them
+                for writing; 0: off
 
 They are extended attributes too: setfattr -n user.weft.num_dfiles -v 1 DIR (or user.pvfs2.num_dfiles).";
 
@@ -204,6 +207,9 @@ fn show(dir: &Directory, json: bool) -> Result<()> {
     if let Some(servers) = hints.presplit.filter(|servers| *servers > 1) {
         let servers = if servers == PRESPLIT_MAX { "all".to_string() } else { format!("up to {servers}") };
         text += &format!("new directories: names spread over {servers} metadata servers\n");
+    }
+    if hints.inline_limit > 0 {
+        text += &format!("new files written whole, up to {} bytes: on the server of their inodes\n", hints.inline_limit);
     }
     if names_on.len() > 1 {
         let servers: Vec<String> = names_on.iter().map(|server| server.to_string()).collect();

@@ -9,6 +9,7 @@
 //! Owners are not kept, so set-user and set-group bits are not kept either: a user's program would
 //! otherwise run with the rights of whoever copied it.
 
+mod block;
 mod local;
 mod place;
 mod workers;

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use bytes::Bytes;
 use weft_base::{Attr, FileKind, Handle, Payload, Status, WallTime};
 use weft_client::{CreateOptions, OpenFile, SetAttr};
 use weft_host::connect::Fs;
@@ -16,6 +17,7 @@ use weft_rt::Bulk;
 use weft_wire::Rights;
 use weft_wire::ops::SetTime;
 
+use crate::copy::block::Block;
 use crate::copy::local;
 use crate::copy::local::LocalPlace;
 
@@ -71,24 +73,8 @@ pub enum Target {
     Local(File),
     /// In a file system.
     Remote(Arc<Fs>, Arc<OpenFile>),
-}
-
-/// Bytes on their way.
-pub enum Block<'a> {
-    /// In the worker's buffer.
-    Buffer(&'a [u8]),
-    /// As they came from the servers.
-    Pieces(Vec<Payload>),
-}
-
-impl Block<'_> {
-    /// Length in bytes.
-    pub fn len(&self) -> u64 {
-        match self {
-            Block::Buffer(bytes) => bytes.len() as u64,
-            Block::Pieces(pieces) => pieces.iter().map(Payload::len).sum(),
-        }
-    }
+    /// In a file system, written and closed already.
+    Whole(Arc<Fs>, Handle),
 }
 
 impl Place {
@@ -336,6 +322,22 @@ impl Place {
             }
         }
     }
+
+    /// [`Place::create`] for a file whose content is known: where a server takes that in at once,
+    /// nothing is left to be written.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn create_with(&self, mode: u32, file: &CreateOptions, content: &Bytes) -> Result<(Target, bool)> {
+        let Place::Remote { fs, dir, name, path, .. } = self else { return self.create(mode, file) };
+        let options = CreateOptions { mode: mode & 0o777, ..file.clone() };
+        let (attr, file, new) = fs.run_at(path, fs.client.create_with(&fs.who, *dir, name, &options, content))?;
+        let target = match file {
+            Some(file) => Target::Remote(fs.clone(), file),
+            None => Target::Whole(fs.clone(), attr.handle),
+        };
+        Ok((target, new))
+    }
 }
 
 impl Source {
@@ -397,6 +399,7 @@ impl Target {
                 Ok(())
             }
             Target::Remote(fs, file) => told(fs, fs.run(fs.client.write(file, offset, Bulk::Slices(slices)))),
+            Target::Whole(..) => bail!("it is written already"),
         }
     }
 
@@ -410,13 +413,10 @@ impl Target {
                 local::set_meta_of(file, meta).with_context(|| format!("cannot set mode and times of {}", place.display()))
             }
             Target::Remote(fs, file) => {
-                let handle = file.handle();
                 told(fs, fs.run(fs.client.close(file.clone())))?;
-                if meta.times.is_none() && meta.mode & 0o7000 == 0 {
-                    return Ok(());
-                }
-                set_remote_meta(fs, place.display().as_bytes(), handle, meta)
+                finish_remote(fs, place, file.handle(), meta)
             }
+            Target::Whole(fs, handle) => finish_remote(fs, place, *handle, meta),
         }
     }
 
@@ -427,6 +427,13 @@ impl Target {
             let _ = fs.run(fs.client.close(file.clone()));
         }
     }
+}
+
+fn finish_remote(fs: &Fs, place: &Place, handle: Handle, meta: &Meta) -> Result<()> {
+    if meta.times.is_none() && meta.mode & 0o7000 == 0 {
+        return Ok(());
+    }
+    set_remote_meta(fs, place.display().as_bytes(), handle, meta)
 }
 
 /// An error of an open file, whose path the caller knows.

@@ -6,12 +6,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, bail};
+use bytes::Bytes;
 use indicatif::ProgressBar;
-use weft_base::Payload;
 use weft_client::CreateOptions;
+use weft_layout::INLINE_BYTES_MAX;
 
 use crate::copy::Copied;
-use crate::copy::place::{Block, Meta, Place, Source, Target};
+use crate::copy::block::Block;
+use crate::copy::place::{Meta, Place, Source, Target};
 
 /// Bytes of one read and write.
 const BLOCK_BYTES: usize = 4 << 20;
@@ -206,7 +208,7 @@ impl Shared {
                 return;
             }
             let copied = match data {
-                Some(Ok(data)) => self.write_whole(&file, data),
+                Some(Ok(data)) => self.write_whole(&file, data.to_bytes()),
                 _ => self.copy_file(file, buffer),
             };
             if let Err(error) = copied {
@@ -215,11 +217,12 @@ impl Shared {
         }
     }
 
-    fn write_whole(&self, file: &Named, data: Payload) -> Result<()> {
+    fn write_whole(&self, file: &Named, data: Bytes) -> Result<()> {
         let Named { source, target: to, meta } = file;
-        let bytes = data.len();
-        let (target, is_new) = to.create(meta.mode, &self.file)?;
-        let written = if bytes == 0 { Ok(()) } else { target.write_at(0, &Block::Pieces(vec![data])) };
+        let bytes = data.len() as u64;
+        let (target, is_new) = to.create_with(meta.mode, &self.file, &data)?;
+        let is_written = bytes == 0 || matches!(target, Target::Whole(..));
+        let written = if is_written { Ok(()) } else { target.write_at(0, &Block::Buffer(&data)) };
         if let Err(error) = written {
             target.abandon();
             if is_new {
@@ -235,8 +238,16 @@ impl Shared {
     }
 
     fn copy_file(&self, file: Named, buffer: &mut [u8]) -> Result<()> {
+        let source = file.source.open()?;
+        if file.meta.bytes <= u64::from(INLINE_BYTES_MAX) && matches!(file.target, Place::Remote { .. }) {
+            let read = source.read_at(0, &mut buffer[..INLINE_BYTES_MAX as usize + 1]);
+            // What is longer by now, or cannot be read, goes the usual way.
+            if let Some(data) = read.ok().map(Block::into_bytes).filter(|data| data.len() <= INLINE_BYTES_MAX as usize) {
+                source.close()?;
+                return self.write_whole(&file, data);
+            }
+        }
         let Named { source: from, target: to, meta } = file;
-        let source = from.open()?;
         let (target, new) = to.create(meta.mode, &self.file).inspect_err(|_| drop(source.close()))?;
         let chunks = meta.bytes.div_ceil(CHUNK_BYTES).max(1);
         let transfer =

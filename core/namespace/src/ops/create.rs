@@ -5,7 +5,7 @@ use weft_layout::{Strips, first_data_server};
 use weft_wire::Rights;
 use weft_wire::ops::{CreateReply, CreateRequest, DirChange};
 
-use super::open::written_with;
+use super::open::{check_out, written_with};
 use crate::{Change, EXECUTE, Inode, MODE_SETGID, OpenChange, Record, RequestContext, State, may_access};
 
 /// Longest target of a symlink in bytes (`PATH_MAX` of Linux without its NUL).
@@ -41,8 +41,9 @@ impl State {
         if is_unnamed {
             (inode.nlink, inode.mode) = (0, inode.mode | MODE_UNNAMED);
         }
+        let content = if is_unnamed { None } else { self.take_content(request, &mut inode)? };
         let handle = self.next_handle();
-        let opened = request.open != Rights::default() && request.kind == FileKind::File;
+        let opened = request.open != Rights::default() && request.kind == FileKind::File && content.is_none();
         if opened {
             let (client, rights) = (cx.client, request.open);
             if rights.contains(Rights::WRITE) {
@@ -60,6 +61,7 @@ impl State {
             dir: if is_unnamed { DirChange::NONE } else { DirChange { version: dir.version + 1, time: cx.now } },
         };
         record.changes.push(Change::PutInode { handle, inode });
+        record.changes.extend(content.map(|content| Change::PutContent { handle, content }));
         if request.kind == FileKind::Symlink {
             record.changes.push(Change::PutTarget { handle, target: request.target.clone() });
         }
@@ -171,8 +173,13 @@ impl State {
         }
         let mut reply = CreateReply { created: false, handle, kind, state: None, capability: None, dir: DirChange::NONE };
         let Some(inode) = self.peek(handle) else { return Ok(reply) };
-        if kind == FileKind::File && request.open != Rights::default() {
+        if let Some(changed) = self.replace_content(cx, request, handle, inode, record)? {
+            reply.state = Some(self.file_state(cx, handle, &changed));
+            record.changes.push(Change::PutInode { handle, inode: changed });
+            record.changes.extend(request.content.clone().map(|content| Change::PutContent { handle, content }));
+        } else if kind == FileKind::File && request.open != Rights::default() {
             let open = self.prepare_open_inode(cx, handle, inode, request.open, request.open_sequence, &request.who, record)?;
+            check_out(inode, request.open, false)?;
             reply.state = Some(open.state);
             reply.capability = Some(open.capability);
         } else {

@@ -1,9 +1,9 @@
 //! Link: the new name is here, the inode perhaps elsewhere.
 
-use weft_base::{FileKind, Result, Status, check_name};
+use weft_base::{FileKind, Handle, MODE_UNNAMED, Result, Status, WallTime, check_name};
 use weft_wire::ops::{FileState, LinkRequest, TxPart};
 
-use crate::{Change, EXECUTE, Record, RequestContext, ServerPart, State, may_access};
+use crate::{Change, EXECUTE, Inode, InodeFlags, Record, RequestContext, ServerPart, State, may_access};
 
 impl State {
     /// The parts of a new name for an object.
@@ -37,5 +37,17 @@ impl State {
             _ => None,
         });
         changed.map(|inode| self.file_state(cx, request.handle, inode))
+    }
+
+    /// What happens to a file that is no directory when its link count changes by `delta`.
+    pub(crate) fn change_links(&self, handle: Handle, inode: &Inode, delta: i64, now: WallTime) -> Change {
+        let nlink = (i64::from(inode.nlink) + delta).clamp(0, i64::from(u32::MAX)) as u32;
+        let has_data = self.datafiles(handle, inode) > 0;
+        let kept = inode.kind == FileKind::File && (has_data || self.opens.is_open(handle) || self.is_in_grace());
+        if nlink == 0 && !kept {
+            return Change::DeleteInode { handle };
+        }
+        let (flags, mode) = (inode.flags.without(InodeFlags::CLASSIC), inode.mode & !MODE_UNNAMED);
+        Change::PutInode { handle, inode: Inode { nlink, flags, mode, ..inode.changed(now) } }
     }
 }

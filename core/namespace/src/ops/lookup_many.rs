@@ -1,12 +1,12 @@
 //! LookupMany: what do many names lead to, and may their files be read?
 
 use bytes::Bytes;
-use weft_base::{Credentials, Result, Status};
+use weft_base::{Result, Status};
 use weft_wire::Rights;
 use weft_wire::ops::{FoundName, LOOKUPS_MAX, LookupManyReply, LookupManyRequest, LookupReply, NamesInDir, READABLE_NS};
 
 use super::lookup::Searched;
-use crate::{RequestContext, State};
+use crate::{Inode, RequestContext, State};
 
 impl State {
     /// Finds many names, each with its own result: as [`State::lookup`], and for a file whose inode
@@ -23,16 +23,21 @@ impl State {
         let mut found = Vec::with_capacity(names);
         for NamesInDir { at, names } in &request.dirs {
             match self.search(&request.who, at) {
-                Ok(dir) => found.extend(names.iter().map(|name| self.find_to_read(&cx, &request.who, &dir, name))),
+                Ok(dir) => found.extend(names.iter().map(|name| self.find_to_read(&cx, request, &dir, name))),
                 Err(status) => found.extend(names.iter().map(|_| Err(status))),
             }
         }
-        Ok(LookupManyReply { found })
+        Ok(LookupManyReply { found, contents: None })
     }
 
-    fn find_to_read(&self, cx: &RequestContext<'_>, who: &Credentials, dir: &Searched, name: &Bytes) -> Result<FoundName> {
+    fn find_to_read(&self, cx: &RequestContext<'_>, request: &LookupManyRequest, dir: &Searched, name: &Bytes) -> Result<FoundName> {
         let LookupReply { handle, kind, state } = self.lookup_in(cx, dir, name)?;
-        let is_readable = self.peek(handle).is_some_and(|inode| self.check_open(inode, Rights::READ, who).is_ok());
+        let inode = self.peek(handle);
+        // Whoever would ask data servers for its bytes must open it.
+        if inode.is_some_and(Inode::is_inline) && request.contents != Some(true) {
+            return Ok(FoundName { handle, kind, state: None, read: None });
+        }
+        let is_readable = inode.is_some_and(|inode| self.check_open(inode, Rights::READ, &request.who).is_ok());
         let read = is_readable.then(|| cx.capability(handle, Rights::READ));
         Ok(FoundName { handle, kind, state, read })
     }

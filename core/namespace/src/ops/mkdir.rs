@@ -53,6 +53,7 @@ impl State {
             HintName::NumDfiles | HintName::DistName => request.stripe_width != 0,
             HintName::NoMetafile => !self.hints(request.at.dir).no_metafile,
             HintName::Presplit => false,
+            HintName::InlineLimit => self.hints(request.at.dir).inline_limit == 0,
         };
         let hints = self.hint_values(request.at.dir).filter(|(name, _)| !says(*name));
         hints.map(|(name, value)| (Bytes::from_static(name.attribute().as_bytes()), value.clone())).collect()

@@ -9,6 +9,7 @@ use crate::{Record, RequestContext, State};
 
 mod classic;
 mod close;
+mod content;
 mod create;
 mod getattr;
 mod link;
@@ -29,6 +30,7 @@ mod unlink;
 mod xattr;
 
 pub use close::{ClosePlan, DataState};
+pub use content::MovePlan;
 pub use rename::{CycleCheck, RenamePlan, RenameSource, RenameTarget};
 pub use setattr::SizePlan;
 pub use truncate::truncated;

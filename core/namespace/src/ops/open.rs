@@ -1,6 +1,6 @@
 //! Open by handle.
 
-use weft_base::{ClientId, Credentials, FileKind, Handle, Result, Status};
+use weft_base::{ClientId, Credentials, FileKind, Handle, MODE_INLINE, Result, Status};
 use weft_wire::Rights;
 use weft_wire::ops::{OpenReply, OpenRequest};
 
@@ -15,7 +15,9 @@ impl State {
     pub fn prepare_open(&self, cx: &RequestContext<'_>, request: &OpenRequest, record: &mut Record) -> Result<OpenReply> {
         let inode = self.inode(request.handle)?;
         check_judgement(inode, request)?;
-        self.prepare_open_inode(cx, request.handle, inode, request.rights, request.open_sequence, &request.who, record)
+        let reply = self.prepare_open_inode(cx, request.handle, inode, request.rights, request.open_sequence, &request.who, record)?;
+        check_out(inode, request.rights, request.inline == Some(true))?;
+        Ok(reply)
     }
 
     /// Checks that the file may be opened so.
@@ -96,8 +98,19 @@ impl State {
 /// [`Status::Stale`].
 pub(super) fn check_judgement(inode: &Inode, request: &OpenRequest) -> Result<()> {
     let Some(judged) = &request.judged else { return Ok(()) };
-    let is_true = (judged.mode, judged.uid, judged.gid) == (inode.mode, inode.uid, inode.gid);
+    // Where the bytes are says nothing about rights.
+    let is_true = (judged.mode | MODE_INLINE, judged.uid, judged.gid) == (inode.mode | MODE_INLINE, inode.uid, inode.gid);
     if is_true && inode.nlink > 0 { Ok(()) } else { Err(Status::Stale) }
+}
+
+/// Checks that the bytes of a file are where an open of it needs them: at data servers, unless it
+/// is one for reading by a client that `knows` of contents that are not.
+///
+/// # Errors
+/// [`Status::Busy`]: it is to be moved there first.
+pub(super) fn check_out(inode: &Inode, rights: Rights, knows: bool) -> Result<()> {
+    let may_stay = knows && !rights.contains(Rights::WRITE);
+    if inode.is_inline() && !may_stay { Err(Status::Busy) } else { Ok(()) }
 }
 
 /// The conditions of a file that is opened for writing.

@@ -6,7 +6,7 @@ use weft_layout::FILE_BYTES_MAX;
 use weft_wire::Rights;
 use weft_wire::ops::{FileState, OpenReply, OpenRequest, SetAttrRequest, SetTime};
 
-use super::open::{check_judgement, written_with};
+use super::open::{check_judgement, check_out, written_with};
 use super::truncate::truncated;
 use crate::access::owns;
 use crate::{Change, Inode, InodeFlags, MODE_MASK, MODE_SETGID, OpenChange, Record, RequestContext, State, WRITE, may_access};
@@ -59,6 +59,7 @@ impl State {
             self.drop_privileges(who, handle, &mut changed, record);
             // Whoever appends goes by the size that he knows.
             self.check_others(cx.client, handle, Rights::WRITE)?;
+            check_out(inode, Rights::WRITE, false)?;
             plan = self.plan_size(handle, inode, &mut changed, size, cx.now);
         }
         if let Some(atime) = &request.atime {
@@ -136,7 +137,7 @@ impl State {
 
     /// A program that is changed has no longer the rights that it was given: a truncation by a
     /// plain user clears set-id bits, one by anybody removes capabilities of programs.
-    fn drop_privileges(&self, who: &Credentials, handle: Handle, changed: &mut Inode, record: &mut Record) {
+    pub(super) fn drop_privileges(&self, who: &Credentials, handle: Handle, changed: &mut Inode, record: &mut Record) {
         if who.uid != 0 {
             changed.mode &= !set_id_bits(changed.mode);
         }
@@ -171,6 +172,7 @@ impl State {
         inode.check_unsealed()?;
         may_access(who, inode, WRITE)?;
         self.check_writable(handle, inode)?;
+        check_out(inode, Rights::WRITE, false)?;
         let mut changed = inode.changed(cx.now);
         self.drop_privileges(who, handle, &mut changed, record);
         let plan = self.plan_size(handle, inode, &mut changed, 0, cx.now);

@@ -56,7 +56,8 @@ impl State {
     /// Number of datafiles, from index 0, that may exist: for a file of known size that was never
     /// cut only as many as its size reaches.
     pub fn datafiles(&self, handle: Handle, inode: &Inode) -> u32 {
-        if !inode.flags.has(InodeFlags::HAS_DATA) && self.opens.grace != Grace::Lost {
+        let may_have = inode.flags.has(InodeFlags::HAS_DATA) || inode.flags.has(InodeFlags::TOLD);
+        if !may_have && (self.opens.grace != Grace::Lost || inode.is_inline()) {
             return 0;
         }
         let width = u32::from(inode.layout.width);

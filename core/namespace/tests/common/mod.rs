@@ -87,7 +87,7 @@ impl Machine {
     }
 
     pub fn open(&mut self, handle: Handle, rights: Rights, sequence: u64) -> Result<OpenReply> {
-        let request = OpenRequest { handle, rights, truncate: false, open_sequence: sequence, who: ROOT, judged: None };
+        let request = OpenRequest { handle, rights, truncate: false, open_sequence: sequence, who: ROOT, judged: None, inline: None };
         self.change(|state, cx, record| state.prepare_open(cx, &request, record))
     }
 
@@ -178,6 +178,7 @@ pub fn create(dir: Handle, file: &str) -> CreateRequest {
         who: ROOT,
         strips: None,
         unnamed: None,
+        content: None,
     }
 }
 

@@ -127,6 +127,22 @@ impl SpaceAllocator {
         }
     }
 
+    /// Where [`SpaceAllocator::take`] would find exactly so many blocks; nothing is taken.
+    pub fn place(&self, blocks: u64) -> Option<BlockRun> {
+        let free = self.free_by_size.range((blocks, 0)..).next().map(|(_, start)| *start);
+        let above = || (self.capacity.saturating_sub(self.high_water) >= blocks).then_some(self.high_water);
+        free.or_else(above).map(|start| BlockRun { start, blocks })
+    }
+
+    /// Takes this run, which [`SpaceAllocator::place`] has found.
+    pub fn take_run(&mut self, run: BlockRun) {
+        let taken = match run.start == self.high_water {
+            true => Some(self.take_above(run.blocks)),
+            false => self.take_at(run.start, run.blocks, run.blocks),
+        };
+        assert!(taken == Some(run), "{run:?} was found free and is taken by somebody else");
+    }
+
     /// Takes exactly `blocks` blocks in as few runs as it finds; `None` (and nothing taken) if
     /// fewer are free.
     pub fn take_scattered(&mut self, blocks: u64, goal: Option<u64>) -> Option<Vec<BlockRun>> {
@@ -335,6 +351,18 @@ mod tests {
         assert_eq!(space.take(1, 6, None), Some(run(97, 3)));
         assert_eq!(space.take(1, 6, None), Some(run(35, 1)));
         assert_eq!((space.take(1, 1, None), space.available_blocks()), (None, 0));
+    }
+
+    #[test]
+    fn what_is_found_is_taken_later() {
+        let mut space = SpaceAllocator::new(1, 20);
+        assert_eq!((space.place(19), space.place(20)), (Some(run(1, 19)), None));
+        space.take_run(run(1, 10));
+        free_now(&mut space, run(3, 4));
+        assert_eq!((space.place(3), space.place(5), space.place(10)), (Some(run(3, 3)), Some(run(11, 5)), None));
+        space.take_run(run(3, 3));
+        space.take_run(run(11, 5));
+        assert_eq!((space.place(1), space.place(2), space.available_blocks()), (Some(run(6, 1)), Some(run(16, 2)), 5));
     }
 
     #[test]

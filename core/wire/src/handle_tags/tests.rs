@@ -57,7 +57,7 @@ fn requests(first: Handle, second: Handle) -> Vec<Request> {
             who: who(),
         }),
         Request::Link(LinkRequest { handle: second, kind: FileKind::File, to: at(first), to_name: name(), who: who() }),
-        Request::LookupMany(LookupManyRequest { dirs: vec![names(first), names(second)], who: who() }),
+        Request::LookupMany(LookupManyRequest { dirs: vec![names(first), names(second)], who: who(), contents: None }),
         Request::GetAttrMany(GetAttrManyRequest { handles: vec![first, second] }),
         Request::CloseMany(CloseManyRequest { read: None, closes: vec![close(first), close(second)] }),
         Request::Reclaim(ReclaimRequest { opens: vec![open(first), open(second)], locks: None, goes_on: None }),
@@ -72,10 +72,11 @@ fn no_operation_takes_a_guessed_handle() {
         request.each_handle(&mut |_| named += 1);
         let refused = tags().check(&request, &[], nothing).is_err();
         let is_a_list = requests(GUESSED, GUESSED).iter().any(|list| list.op() == *op && named == 0);
-        // An operation of metadata servers that needs no tag names no object, or is refused as a
-        // whole to limited keys.
+        // An operation of metadata servers that needs no tag names no object, is refused as a whole
+        // to limited keys, or shows a capability, which no client has of what it was not told.
         let names_none = matches!(op, Op::SyncMeta | Op::Notices);
-        let names_none = names_none || matches!(op.allowed_by(), AllowedBy::UnlimitedKey | AllowedBy::ServersKey);
+        let shows = AllowedBy::Capability;
+        let names_none = names_none || [AllowedBy::UnlimitedKey, AllowedBy::ServersKey, shows].contains(&op.allowed_by());
         let expected = op.role() == Some(ServerRole::Meta) && !names_none && !is_a_list;
         assert_eq!((refused, op.needs_tags() && named > 0), (expected, expected), "{}", op.name());
         // The object for dashboards is one of those that it names.
@@ -140,7 +141,7 @@ fn replies_have_the_tags_of_what_they_tell() {
     assert_eq!(Tagged::from_bytes(body), Ok(Tagged { message: reply, tags: vec![tags.tag(TOLD[0])] }));
     let entry = |handle| DirEntry { name: b"x"[..].into(), handle, kind: FileKind::File, cookie: 9, state: None };
     let found = |handle| FoundName { handle, kind: FileKind::File, state: None, read: None };
-    let reply = LookupManyReply { found: vec![Ok(found(TOLD[1])), Err(Status::NotFound), Ok(found(TOLD[0]))] };
+    let reply = LookupManyReply { found: vec![Ok(found(TOLD[1])), Err(Status::NotFound), Ok(found(TOLD[0]))], contents: None };
     let told: Tagged<LookupManyReply> = Tagged::from_bytes(tags.told(Op::LookupMany, reply.to_bytes()).unwrap()).unwrap();
     assert_eq!((told.message, told.tags), (reply, vec![tags.tag(TOLD[1]), tags.tag(TOLD[0])]));
     let reply = ReadDirReply { entries: TOLD.map(entry).to_vec(), until: 9, parent: GUESSED };

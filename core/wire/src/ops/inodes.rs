@@ -96,6 +96,11 @@ wire_struct! {
         /// If given and not true any more, or if the file has no name any more, the answer is
         /// Stale: the path must be walked again.
         pub judged: Option<Judged>,
+        optional {
+            /// The client knows by [`ReadInlineRequest`] to read what is not at data servers. Who
+            /// does not say so finds it there.
+            2 pub inline: bool,
+        }
     }
 
     /// The open file.
@@ -170,6 +175,18 @@ wire_struct! {
     pub struct StripsReply {
         /// As `strips:DATAFILE:BYTES;...`.
         pub strips: Bytes,
+    }
+
+    /// All bytes of a file whose attributes say that they are on the server of its inode.
+    pub struct ReadInlineRequest {
+        /// The file, and permission to read it.
+        pub capability: Capability,
+    }
+
+    /// The whole content at one moment.
+    pub struct ReadInlineReply {
+        /// `None`: it is at data servers now, and stays there.
+        pub content: Option<Bytes>,
     }
 
     /// Value of an extended attribute.

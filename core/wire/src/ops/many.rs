@@ -24,6 +24,11 @@ wire_struct! {
         pub dirs: Vec<NamesInDir>,
         /// Who asks.
         pub who: Credentials,
+        optional {
+            /// The client takes contents of files that are on this server; who does not say so is
+            /// not told of such files, and opens them.
+            2 pub contents: bool,
+        }
     }
 
     /// What a name leads to.
@@ -34,8 +39,8 @@ wire_struct! {
         pub kind: FileKind,
         /// Given if its inode is on this server too.
         pub state: Option<FileState>,
-        /// Given with the state of a file that the user may read: for data servers, some seconds
-        /// long ([`READABLE_NS`]).
+        /// Given with the state of a file that the user may read: for whoever has its bytes, some
+        /// seconds long ([`READABLE_NS`]).
         pub read: Option<Capability>,
     }
 
@@ -43,6 +48,18 @@ wire_struct! {
     pub struct LookupManyReply {
         /// In the order of the request.
         pub found: Vec<Result<FoundName>>,
+        optional {
+            /// The bulk data is the concatenation of these contents.
+            2 pub contents: Vec<FoundContent>,
+        }
+    }
+
+    /// The whole content of a file, which is as its attributes beside it say.
+    pub struct FoundContent {
+        /// Which of the names leads to it.
+        pub number: u32,
+        /// Its size.
+        pub bytes: u32,
     }
 
     /// A piece of a datafile to be read.
@@ -98,7 +115,7 @@ mod tests {
         let names = vec![Bytes::from(vec![b'x'; NAME_BYTES_MAX]); 1];
         let who = Credentials { uid: 1, gid: 1, groups: vec![7; 1 << 16], checked_by_kernel: false };
         let dirs = vec![NamesInDir { at, names }; LOOKUPS_MAX];
-        assert!(LookupManyRequest { dirs, who }.to_bytes().len() < BODY_BYTES_MAX);
+        assert!(LookupManyRequest { dirs, who, contents: None }.to_bytes().len() < BODY_BYTES_MAX);
         let capability = Capability::sign(&ClusterKey([1; 32]), Handle(1), ClientId(1), Rights::READ, WallTime(1));
         let reads = vec![DatafileRead { capability, index: 0, offset: 0, bytes: 1 }; READS_MAX];
         assert!(ReadManyRequest { reads }.to_bytes().len() < BODY_BYTES_MAX);

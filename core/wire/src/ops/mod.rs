@@ -344,6 +344,8 @@ operations! {
     /// The strips of a file with the distribution `varstrip`.
     45 Strips(StripsRequest) -> StripsReply, Meta "server of the inode",
         reads, Untouched, MetaRead, by Handle, traced "strips", about handle;
+    /// All bytes of a file that are on the server of its inode.
+    46 ReadInline(ReadInlineRequest) -> ReadInlineReply, Meta "server of the inode", reads, Untouched, MetaRead, by Capability, traced "readinline", about capability.handle;
 
     // Metadata servers: steps of the protocol of PVFS2, a yardstick.
     /// Create, step 1: attributes and hints of a directory.

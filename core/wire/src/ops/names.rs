@@ -69,6 +69,10 @@ wire_struct! {
             /// The file gets no name, which must be wanted open for writing. `at` and `name` say
             /// which directory it is made in, and only where it lies.
             3 pub unnamed: bool,
+            /// All that shall be in the file, which is closed then: where its server takes it in
+            /// the reply has no capability, and attributes that say that the content is there. Else
+            /// the file is opened as `open` says, and still to be written.
+            4 pub content: Bytes,
         }
     }
 

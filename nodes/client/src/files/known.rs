@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use weft_base::{Attr, Credentials, FileKind, Handle, SECOND, ServerId};
+use weft_base::{Attr, Credentials, FileKind, Handle, MODE_INLINE, SECOND, ServerId};
 use weft_call::run_window;
 use weft_rt::Runtime;
 use weft_wire::ops::{Judged, LeaseNotice};
@@ -31,7 +31,8 @@ impl<R: Runtime> Client<R> {
     /// when it is announced.
     pub fn open_known(&self, who: &Credentials, handle: Handle, judged: &Judged) -> Option<(Attr, Arc<OpenFile>)> {
         let (state, asked) = self.inner.knowledge.state(handle, self.rt().now())?;
-        let is_true = (judged.mode, judged.uid, judged.gid) == (state.attr.mode, state.attr.uid, state.attr.gid);
+        let mode = state.attr.mode & !MODE_INLINE;
+        let is_true = (judged.mode, judged.uid, judged.gid) == (mode, state.attr.uid, state.attr.gid);
         if state.attr.kind != FileKind::File || state.attr.nlink == 0 || !is_true {
             return None;
         }

@@ -13,7 +13,7 @@
 //! The data servers say when a write was made. The client only passes on the latest epoch that it
 //! has heard of, so that its own writes come after whatever time it has seen set ([`DataTime`]).
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use weft_base::{Attr, Credentials, DataTime, Handle, Layout, Nanos, Status};
@@ -39,6 +39,8 @@ pub(crate) struct OpenInode {
     pub(super) appends: Gate,
     /// It was read, and its server shall hear of that with the last close.
     pub(super) is_read: AtomicBool,
+    /// All of it may be on the server of its inode; once it is not, it never is again.
+    pub(super) is_inline: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -134,7 +136,8 @@ impl OpenInode {
         let Attr { handle, layout, .. } = *attr;
         let distribution = Distribution::of(&layout).map_or_else(OnceLock::new, OnceLock::from);
         let (gate, appends) = (Gate::default(), Gate::default());
-        OpenInode { handle, layout, distribution, gate, appends, is_read: AtomicBool::new(false), state: Mutex::new(state) }
+        let (is_read, is_inline) = (AtomicBool::new(false), AtomicBool::new(attr.is_inline()));
+        OpenInode { handle, layout, distribution, gate, appends, is_read, is_inline, state: Mutex::new(state) }
     }
 
     /// The file was closed for a while: others may have changed it.
@@ -147,6 +150,9 @@ impl OpenInode {
 
     /// A local open was granted, with these attributes. Called with the table locked.
     pub(super) fn opened(&self, sequence: u64, rights: Rights, attr: &Attr, capability: Capability) {
+        if !attr.is_inline() {
+            self.is_inline.store(false, Ordering::Release);
+        }
         let mut state = self.lock();
         state.mtime_epoch = state.mtime_epoch.max(attr.mtime_epoch);
         state.gaps.told(attr.size);

@@ -24,7 +24,7 @@ use crate::{Client, CreateOptions, OpenFile, Result, SetAttr};
 
 /// How often an open is repeated because it was overtaken (see `open_table.rs`), or because the
 /// file was removed meanwhile.
-const OPEN_TRIES: usize = 16;
+pub(super) const OPEN_TRIES: usize = 16;
 
 /// Renewing a capability is no new access: permissions were checked at the open.
 pub(super) const RENEWAL: Credentials = Credentials { uid: 0, gid: 0, groups: Vec::new(), checked_by_kernel: true };
@@ -46,6 +46,7 @@ pub(crate) fn file_request(at: DirTarget, name: &Bytes, options: &CreateOptions,
         who: who.clone(),
         strips: options.strips.as_ref().map(|strips| strips.to_string().into()),
         unnamed: None,
+        content: None,
     }
 }
 
@@ -72,7 +73,7 @@ impl<R: Runtime> Client<R> {
         }
         let name = Bytes::copy_from_slice(name);
         for _ in 0..OPEN_TRIES {
-            match self.try_create(flow, who, dir, &name, options).await {
+            match self.try_create(flow, who, dir, &name, options, None).await {
                 // The name led to a file that was removed before it could be opened: look again.
                 Err(error) if error.status == Status::Stale && error.handle != dir => {}
                 // An open by handle waits until others stop to append alone, or is shared.
@@ -81,24 +82,30 @@ impl<R: Runtime> Client<R> {
                     let (attr, file) = self.open_in(flow, who, found, options.rights, options.truncate, None).await?;
                     return Ok((attr, file, false));
                 }
-                outcome => return outcome,
+                outcome => {
+                    let (attr, file, created) = outcome?;
+                    return Ok((attr, file.ok_or(flow.error(Status::BadMessage))?, created));
+                }
             }
         }
         Err(flow.error(Status::Busy))
     }
 
-    async fn try_create(
+    /// The open file; none if its server has taken the content in that comes with the request.
+    pub(super) async fn try_create(
         &self,
         flow: Flow,
         who: &Credentials,
         dir: Handle,
         name: &Bytes,
         options: &CreateOptions,
-    ) -> Result<(Attr, Arc<OpenFile>, bool)> {
+        content: Option<&Bytes>,
+    ) -> Result<(Attr, Option<Arc<OpenFile>>, bool)> {
         let change = self.changing(Touched::Name(dir, name));
         let asked = change.asked;
         let ticket = self.inner.opens.begin();
-        let make = |at| CreateRequest { open: options.rights, open_sequence: ticket.sequence, ..file_request(at, name, options, who) };
+        let (open, open_sequence) = (options.rights, ticket.sequence);
+        let make = |at| CreateRequest { open, open_sequence, content: content.cloned(), ..file_request(at, name, options, who) };
         let mut grant = Grant::NONE;
         let reply = self.ask_in_dir(flow, dir, By::Name(name), make, &mut grant).await?;
         let done = change.created(&reply);
@@ -112,6 +119,15 @@ impl<R: Runtime> Client<R> {
             _ => return Err(flow.error(Status::Exists)),
         }
         let flow = Flow { handle, ..flow };
+        if let (Some(_), Some(state), None) = (content, &state, capability)
+            && state.attr.is_inline()
+        {
+            if !created {
+                // Nothing that was told of the file before is true any more.
+                drop(self.changing(Touched::Object(handle)));
+            }
+            return Ok((state.attr, None, created));
+        }
         let truncate = options.truncate && !created;
         let file = match (&state, capability) {
             (Some(state), Some(capability)) => self.inner.opens.opened(&ticket, options.rights, &state.attr, capability),
@@ -123,7 +139,7 @@ impl<R: Runtime> Client<R> {
             drop(ticket);
             let who = if capability.is_some() { &RENEWAL } else { who };
             let (attr, file) = Box::pin(self.open_in(flow, who, handle, options.rights, truncate, None)).await?;
-            return Ok((attr, file, created));
+            return Ok((attr, Some(file), created));
         };
         drop(ticket);
         if state.ask_data.is_some() {
@@ -133,7 +149,7 @@ impl<R: Runtime> Client<R> {
         match attr {
             Ok(attr) => {
                 self.opened_to_append(flow, &file, options.rights, 0).await;
-                Ok((attr, file, created))
+                Ok((attr, Some(file), created))
             }
             Err(error) => {
                 // The caller gets no file, so nobody else will close it; the error of that is the
@@ -200,8 +216,9 @@ impl<R: Runtime> Client<R> {
             let change = truncate.then(|| self.changing(Touched::Object(handle)));
             let ticket = self.inner.opens.begin();
             let asked = self.asking();
-            let request =
-                OpenRequest { handle, rights, truncate, open_sequence: ticket.sequence, who: who.clone(), judged: judged.clone() };
+            let (open_sequence, who, judged) = (ticket.sequence, who.clone(), judged.clone());
+            let inline = (!truncate && !rights.contains(Rights::WRITE)).then_some(true);
+            let request = OpenRequest { handle, rights, truncate, open_sequence, who, judged, inline };
             let reply = match self.call(flow, server, &request).await {
                 Err(error) if error.status == Status::OthersWrite && rights.contains(Rights::APPEND) => {
                     rights = rights.without(Rights::APPEND);
@@ -428,7 +445,9 @@ impl<R: Runtime> Client<R> {
         let who = who.unwrap_or(RENEWAL);
         let server = self.owner(flow, inode.handle).await?;
         let ticket = self.inner.opens.begin();
-        let request = OpenRequest { handle: inode.handle, rights, truncate: false, open_sequence: ticket.sequence, who, judged: None };
+        let (handle, open_sequence) = (inode.handle, ticket.sequence);
+        let inline = inode.is_inline().then_some(true);
+        let request = OpenRequest { handle, rights, truncate: false, open_sequence, who, judged: None, inline };
         let reply = self.call(flow, server, &request).await?;
         self.inner.opens.renewed(&ticket, inode, rights, reply.capability);
         Ok(())

@@ -8,12 +8,14 @@
 //! exist costs one message for each datafile; a read that reaches the end, or meets a hole, costs
 //! one more, to the metadata server and in parallel where possible.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use weft_base::{Payload, Status, StripeIndex};
 use weft_call::{both, run_window};
 use weft_layout::{DatafileList, FILE_BYTES_MAX, FileRange, split};
 use weft_rt::Runtime;
-use weft_wire::ops::{ReadReply, ReadRequest};
+use weft_wire::ops::{ReadInlineRequest, ReadReply, ReadRequest};
 use weft_wire::{BULK_BYTES_MAX, Rights};
 
 use super::open_inode::{KnownSize, OpenInode};
@@ -33,6 +35,13 @@ struct Part {
     start: u64,
     bytes: u64,
     data: Option<Payload>,
+}
+
+impl OpenInode {
+    /// True if its bytes may be on the server of its inode.
+    pub(super) fn is_inline(&self) -> bool {
+        self.is_inline.load(Ordering::Acquire)
+    }
 }
 
 impl<R: Runtime> Client<R> {
@@ -67,6 +76,9 @@ impl<R: Runtime> Client<R> {
             .collect();
         let end = ranges.iter().filter(|range| range.bytes > 0).map(|range| range.offset + range.bytes).max().unwrap_or(0);
         let inode = file.inode();
+        if let Some(content) = self.read_inline(flow, inode).await? {
+            return Ok(ranges.iter().map(|range| cut_out(&content, range)).collect());
+        }
         let distribution = self.distribution(flow, inode).await?;
         let mut known = inode.known_size();
         // True once this read has learned the size.
@@ -92,6 +104,26 @@ impl<R: Runtime> Client<R> {
             }
         }
         Err(flow.error(Status::Busy))
+    }
+
+    /// All bytes of a file that are on the server of its inode at this moment; `None`: they are at
+    /// data servers.
+    pub(super) async fn read_inline(&self, flow: Flow, inode: &OpenInode) -> Result<Option<Bytes>> {
+        if !inode.is_inline() {
+            return Ok(None);
+        }
+        Box::pin(async {
+            let server = self.owner(flow, inode.handle).await?;
+            let reply = self.with_capability(flow, inode, Rights::READ, async |capability| {
+                self.call(flow, server, &ReadInlineRequest { capability }).await
+            });
+            let content = reply.await?.content;
+            if content.is_none() {
+                inode.is_inline.store(false, Ordering::Release);
+            }
+            Ok(content)
+        })
+        .await
     }
 
     async fn size_now(&self, flow: Flow, inode: &OpenInode) -> Result<KnownSize> {
@@ -130,6 +162,12 @@ impl<R: Runtime> Client<R> {
             .await?;
         scatter(list, &reply, &bulk).ok_or(flow.error_at(Status::BadMessage, server))
     }
+}
+
+/// What of a content lies in a range.
+fn cut_out(content: &Bytes, range: &FileRange) -> Vec<Payload> {
+    let FileRange { offset, bytes } = clamp(range, (content.len() as u64).max(range.offset));
+    if bytes == 0 { Vec::new() } else { vec![Payload::Real(content.slice(offset as usize..(offset + bytes) as usize))] }
 }
 
 /// The part of a range below the end of the file.

@@ -3,21 +3,23 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, FileKind, Handle, Result as Outcome, ServerId, Status, check_name};
+use weft_base::{Attr, Credentials, FileKind, Handle, Payload, Result as Outcome, ServerId, Status, check_name};
 use weft_call::run_window;
-use weft_rt::Runtime;
+use weft_rt::{Bulk, Runtime};
 use weft_wire::Capability;
-use weft_wire::ops::{FoundName, LookupManyRequest, NamesInDir};
+use weft_wire::ops::{FoundContent, FoundName, LookupManyReply, LookupManyRequest, NamesInDir};
 
 use crate::flow::Flow;
 use crate::knowledge::Asked;
 use crate::names::By;
-use crate::{Client, Error};
+use crate::{Client, Error, WholeFile};
 
 /// What a name of a list leads to.
 pub(super) enum Looked {
     /// A file that may be read; the attributes are exact.
     Found(Attr, Capability),
+    /// A file with all of its bytes.
+    Whole(WholeFile),
     /// Nothing that may be read.
     Impossible(Error),
     /// More must be asked.
@@ -40,21 +42,29 @@ impl<R: Runtime> Client<R> {
         let flows = servers.into_iter().map(|(server, groups)| async move {
             let asked = self.asking();
             let (dirs, positions): (Vec<_>, Vec<_>) = groups.into_iter().map(|group| (group.names, group.positions)).unzip();
-            let outcome = self.call(flow, server, &LookupManyRequest { dirs, who: who.clone() }).await;
+            let request = LookupManyRequest { dirs, who: who.clone(), contents: Some(true) };
+            let outcome = self.call_with_bulk(flow, server, &request, Bulk::None).await;
             (server, asked, positions.concat(), outcome)
         });
         for (server, asked, positions, outcome) in run_window(flows, self.options().window).await {
+            let malformed = flow.error_at(Status::BadMessage, server);
             let found = match outcome {
-                Ok(reply) if reply.found.len() == positions.len() => reply.found,
-                outcome => {
-                    let error = outcome.err().unwrap_or(flow.error_at(Status::BadMessage, server));
+                Ok((reply, bulk)) if reply.found.len() == positions.len() => with_contents(reply, &bulk).ok_or(malformed),
+                outcome => Err(outcome.err().unwrap_or(malformed)),
+            };
+            let found = match found {
+                Ok(found) => found,
+                Err(error) => {
                     positions.iter().for_each(|position| looked[*position] = Looked::Impossible(error));
                     continue;
                 }
             };
-            for (position, found) in positions.into_iter().zip(found) {
+            for (position, (found, content)) in positions.into_iter().zip(found) {
                 let flow = Flow { handle: files[position].0, ..flow };
-                looked[position] = self.judge_found(flow, server, found, asked);
+                looked[position] = match (found, content) {
+                    (Ok(found), Some(data)) => Looked::Whole(WholeFile { handle: found.handle, data }),
+                    (found, _) => self.judge_found(flow, server, found, asked),
+                };
             }
         }
         looked
@@ -103,6 +113,8 @@ impl<R: Runtime> Client<R> {
         match (kind, state, read) {
             (FileKind::Directory, ..) => impossible(Status::IsDirectory),
             (FileKind::Symlink, ..) => impossible(Status::TooManySymlinks),
+            // Its content is to be asked for.
+            (FileKind::File, Some(state), Some(_)) if state.attr.is_inline() => Looked::Unclear,
             (FileKind::File, Some(state), Some(capability)) => match self.settle_at_once(&state, asked) {
                 Some(attr) => Looked::Found(attr, capability),
                 None => Looked::Unclear,
@@ -112,6 +124,23 @@ impl<R: Runtime> Client<R> {
             _ => impossible(Status::Invalid),
         }
     }
+}
+
+type WithContent = (Outcome<FoundName>, Option<Payload>);
+
+/// Gives each name the content that came with it. `None` if the bulk data is another.
+fn with_contents(reply: LookupManyReply, bulk: &Payload) -> Option<Vec<WithContent>> {
+    let mut found: Vec<WithContent> = reply.found.into_iter().map(|found| (found, None)).collect();
+    let mut at = 0u64;
+    for FoundContent { number, bytes } in reply.contents.unwrap_or_default() {
+        let (_, content) = found.get_mut(number as usize)?;
+        if bulk.len() - at < u64::from(bytes) {
+            return None;
+        }
+        *content = Some(bulk.slice(at, bytes.into()));
+        at += u64::from(bytes);
+    }
+    (at == bulk.len()).then_some(found)
 }
 
 #[cfg(test)]

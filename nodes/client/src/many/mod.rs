@@ -69,6 +69,7 @@ impl<R: Runtime> Client<R> {
                     }
                     Progress::Alone
                 }
+                Looked::Whole(file) => Progress::Ended(Ok(file)),
                 Looked::Impossible(error) => Progress::Ended(Err(error)),
                 Looked::Unclear => Progress::Alone,
             });

@@ -374,6 +374,7 @@ impl<R: Runtime> Client<R> {
             who: who.clone(),
             strips: None,
             unnamed: None,
+            content: None,
         })
         .await
     }

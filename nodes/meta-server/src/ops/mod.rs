@@ -51,6 +51,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             Request::Reclaim(request) => self.reclaim(header, &request),
             Request::Notices(request) => self.notices(peer, header, &request),
             Request::Changes(request) => self.changes(peer, header, &request),
+            Request::ReadInline(request) => self.read_inline(peer, header, &request),
+            Request::LookupMany(request) if request.contents == Some(true) => self.lookup_many(peer, header, &request),
 
             request if self.is_spread(&request) => self.change_names(peer, header, request),
             Request::SetAttr(request) => self.setattr(peer, header, &request),

@@ -51,6 +51,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     async fn reap(&self, handle: Handle) -> Result<()> {
+        if self.background.contents.is_moving(handle) {
+            return Err(Status::Busy);
+        }
         let (layout, datafiles) = {
             let state = self.state.borrow();
             let inode = state.inode(handle)?;

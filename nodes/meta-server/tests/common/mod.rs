@@ -332,6 +332,7 @@ pub fn create_request(dir: Handle, file: &str, open: Rights) -> CreateRequest {
         who: Credentials::ROOT,
         strips: None,
         unnamed: None,
+        content: None,
     }
 }
 

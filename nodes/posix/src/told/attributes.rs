@@ -1,6 +1,6 @@
 //! What may be believed of the attributes of a file.
 
-use weft_base::{Attr, Nanos, WallTime};
+use weft_base::{Attr, MODE_INLINE, Nanos, WallTime};
 use weft_wire::ops::Judged;
 
 /// Attributes that were told, as far as an open compares them.
@@ -22,6 +22,8 @@ impl Known {
     /// What is told with these attributes.
     pub fn of(attr: &Attr) -> Known {
         let Attr { version, size, mtime, mode, uid, gid, .. } = *attr;
+        // Where its bytes are says nothing of them.
+        let mode = mode & !MODE_INLINE;
         Known { written: false, bare: None, version, size, mtime, mode, uid, gid }
     }
 

@@ -68,6 +68,7 @@ impl Tree {
             },
             Action::Close { .. }
             | Action::Write { .. }
+            | Action::Content { .. }
             | Action::Allocate { .. }
             | Action::Read { .. }
             | Action::Fsync { .. }

@@ -108,6 +108,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
             who: who.clone(),
             strips: Some(Bytes::from_static(b"strips:0:4096;1:8192")),
             unnamed: Some(true),
+            content: Some(Bytes::from_static(b"content")),
         }),
         Request::Mkdir(MkdirRequest {
             at: at.clone(),
@@ -135,6 +136,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
                 NamesInDir { at: at.clone(), names: Vec::new() },
             ],
             who: who.clone(),
+            contents: Some(true),
         }),
         Request::RemoveEntries(RemoveEntriesRequest { at: at.clone(), cookie: LAST_COOKIE, entries_max: 100, who: who.clone() }),
         Request::Split(SplitRequest { dir: at.dir, servers: 2, who: who.clone() }),
@@ -153,7 +155,15 @@ fn chosen(about: &Subject) -> Vec<Request> {
             opened_for_write: true,
             seal: None,
         }),
-        Request::Open(OpenRequest { handle, rights: read, truncate: true, open_sequence: 6, who: who.clone(), judged: None }),
+        Request::Open(OpenRequest {
+            handle,
+            rights: read,
+            truncate: true,
+            open_sequence: 6,
+            who: who.clone(),
+            judged: None,
+            inline: Some(true),
+        }),
         Request::Close(CloseRequest {
             handle,
             open_sequence: 6,
@@ -162,6 +172,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
         }),
         Request::Readlink(ReadlinkRequest { handle }),
         Request::Strips(StripsRequest { handle }),
+        Request::ReadInline(ReadInlineRequest { capability: about.capability(read) }),
         Request::GetXattr(GetXattrRequest { handle, name: Bytes::from_static(b"user.x"), who: who.clone() }),
         Request::SetXattr(SetXattrRequest {
             handle,
@@ -345,7 +356,11 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
             Op::ReadDir,
             &ReadDirReply { entries: vec![entry(b"one", 5), entry(b"two", 9)], until: u64::MAX, parent: ROOT_HANDLE }.to_bytes(),
         ),
-        with_number(Op::LookupMany, &LookupManyReply { found: vec![Ok(found), Err(Status::Stale)] }.to_bytes()),
+        with_number(
+            Op::LookupMany,
+            &LookupManyReply { found: vec![Ok(found), Err(Status::Stale)], contents: Some(vec![FoundContent { number: 0, bytes: 7 }]) }
+                .to_bytes(),
+        ),
         with_number(Op::RemoveEntries, &RemoveEntriesReply { files: 3, directories: 1, left: vec![left], until: 4711, dir }.to_bytes()),
         with_number(Op::Split, &SplitReply { map: whole.clone(), goal: Some(whole), moved_names: 512, why: 5 }.to_bytes()),
         with_number(Op::GiveNames, &GiveNamesReply { names: 256 }.to_bytes()),
@@ -354,6 +369,7 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         with_number(Op::Open, &OpenReply { state, capability: about.capability(Rights::WRITE) }.to_bytes()),
         with_number(Op::Readlink, &ReadlinkReply { target: Bytes::from_static(b"where") }.to_bytes()),
         with_number(Op::Strips, &StripsReply { strips: Bytes::from_static(b"strips:0:4096") }.to_bytes()),
+        with_number(Op::ReadInline, &ReadInlineReply { content: Some(Bytes::from_static(b"content")) }.to_bytes()),
         with_number(Op::GetXattr, &GetXattrReply { value: Bytes::from_static(b"value") }.to_bytes()),
         with_number(Op::ListXattr, &ListXattrReply { names: vec![Bytes::from_static(b"user.a")] }.to_bytes()),
         with_number(Op::CloseMany, &CloseManyReply { outcomes: vec![Ok(()), Err(Status::Busy)] }.to_bytes()),

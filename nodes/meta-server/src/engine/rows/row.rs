@@ -93,6 +93,8 @@ pub(crate) fn rows_of(change: &Change, mut put: impl FnMut(Owner, RowChange)) {
         Change::DeleteLocker { client } => put(Server, Delete(of_locker(*client))),
         Change::PutHolder { client } => put(Server, Put(of_holder(*client), value(change))),
         Change::DeleteHolder { client } => put(Server, Delete(of_holder(*client))),
+        // Contents are nothing that these engines keep.
+        Change::PutContent { .. } => {}
         Change::PutCounter { .. } => put(Server, Put(vec![kind::COUNTER], value(change))),
     }
 }
