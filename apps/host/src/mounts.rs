@@ -18,6 +18,8 @@ pub struct Mount {
     pub kind: String,
     /// Its source.
     pub source: String,
+    /// Options of the mount, separated by commas.
+    pub options: String,
 }
 
 /// All mounts.
@@ -101,9 +103,10 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
     let place = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
+    let options = String::from_utf8_lossy(fields.next()?).into_owned();
     let mut after = fields.skip_while(|field| *field != b"-").skip(1);
     let text = |bytes: &[u8]| OsString::from_vec(unescape(bytes)).to_string_lossy().into_owned();
-    Some(Mount { place, device, kind: text(after.next()?), source: text(after.next()?) })
+    Some(Mount { place, device, kind: text(after.next()?), source: text(after.next()?), options })
 }
 
 /// Undoes the kernel's octal escapes of space, tab, newline and backslash.
@@ -139,8 +142,13 @@ mod tests {
     fn lines_of_mountinfo() {
         let line = b"36 35 98:0 / /mnt/with\\040space\\134x rw,noatime master:1 - fuse.weft weft:demo rw,user_id=0";
         let mount = parse_line(line).unwrap();
-        let expected =
-            Mount { place: "/mnt/with space\\x".into(), device: "98:0".into(), kind: "fuse.weft".into(), source: "weft:demo".into() };
+        let expected = Mount {
+            place: "/mnt/with space\\x".into(),
+            device: "98:0".into(),
+            kind: "fuse.weft".into(),
+            source: "weft:demo".into(),
+            options: "rw,noatime".into(),
+        };
         assert_eq!(mount, expected);
         assert!(is_weft(&mount));
         let plain = parse_line(b"22 1 254:0 / / rw shared:1 - ext4 /dev/vda rw").unwrap();

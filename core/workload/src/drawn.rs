@@ -1,7 +1,7 @@
 //! Orders that are drawn: the same for the same client, in any process and at any time.
 
 /// The numbers below `count` in an order that `client` alone determines.
-pub(crate) fn drawn_order(client: u64, count: usize) -> Vec<usize> {
+pub fn drawn_order(client: u64, count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     let mut state = client;
     for last in (1..count).rev() {

@@ -18,10 +18,10 @@ mod drawn;
 mod items;
 mod steps;
 
+pub use drawn::drawn_order;
 pub use items::{Every, Items, ItemsKind, Naming};
 pub use steps::{Steps, WorkStep};
 
-use drawn::drawn_order;
 use serde::{Deserialize, Serialize};
 
 /// Which directories the files are in.

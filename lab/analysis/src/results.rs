@@ -87,6 +87,39 @@ pub struct Phase {
     pub progress: Option<Vec<Process>>,
 }
 
+impl Phase {
+    /// Of several repetitions that were summed up each by itself; latencies are those of the median
+    /// repetition. `None` if there is none.
+    pub fn over(parts: &[Phase]) -> Option<Phase> {
+        let rates = || parts.iter().map(|part| part.ops_per_s.median);
+        let ops_per_s = Spread::of(rates())?;
+        let mean = rates().sum::<f64>() / parts.len() as f64;
+        let deviation = (rates().map(|rate| (rate - mean).powi(2)).sum::<f64>() / parts.len() as f64).sqrt();
+        let all = |of: fn(&Phase) -> Option<f64>| parts.iter().map(of).collect::<Option<Vec<f64>>>().and_then(Spread::of);
+        let middle = |of: fn(&Phase) -> Option<f64>| all(of).map(|spread| spread.median);
+        let median = |of: fn(&Latency) -> f64| Some(Spread::of(parts.iter().filter_map(|part| part.latency_us.as_ref()).map(of))?.median);
+        let latency = || Some(Latency { p50: median(|one| one.p50)?, p99: median(|one| one.p99)?, max: median(|one| one.max)? });
+        Some(Phase {
+            repetitions: parts.len(),
+            seconds: all(|part| Some(part.seconds?.median)),
+            ops_per_s,
+            ops_per_s_mean: Some(mean),
+            ops_per_s_deviation: Some(deviation),
+            mib_per_s: all(|part| Some(part.mib_per_s?.median)),
+            messages_per_op: middle(|part| part.messages_per_op),
+            bytes_per_op: middle(|part| part.bytes_per_op),
+            client_cpu_us_per_op: middle(|part| Some(part.client_cpu_us_per_op)).unwrap_or_default(),
+            gateway_cpu_us_per_op: middle(|part| part.gateway_cpu_us_per_op),
+            server_cpu_us_per_op: middle(|part| part.server_cpu_us_per_op),
+            latency_us: latency(),
+            ceiling: None,
+            ratio_to_ceiling: None,
+            progress: None,
+            ..parts[0].clone()
+        })
+    }
+}
+
 /// What a process did in one repetition, as the JSON report says it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Process {

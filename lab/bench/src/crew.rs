@@ -2,6 +2,7 @@
 //! before each step, and end with this one.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -15,17 +16,20 @@ use nix::unistd::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use weft_host::connect::Common;
+use weft_host::hosts::Launcher;
 use weft_host::process;
 use weft_host::process::StopSignals;
 use weft_trace::latency::Latency;
 
 use crate::meter::Tally;
 use crate::target::Traffic;
-use crate::worker::{Answer, Done, Order};
+use crate::worker::{Answer, CLOCK, Done, Order, monotonic_ns};
 use weft_workload::{WorkStep, Workload};
 
 /// How long a process has for ending by itself.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a clock elsewhere is asked.
+const CLOCK_QUESTIONS: usize = 7;
 
 /// Notices that the person wants to stop, and ends the processes, so that whoever waits for them
 /// goes on to clean up.
@@ -99,7 +103,35 @@ struct Worker {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
+    /// Where it is, if not here.
+    host: Option<String>,
+    /// Is added to its clock to have that of this machine, in nanoseconds.
+    behind_ns: i64,
 }
+
+/// Hosts on which the processes of a benchmark are, and how they come there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Over {
+    /// What starts them.
+    pub launcher: Launcher,
+    /// The hosts; processes go to them in turns.
+    pub hosts: Vec<String>,
+    /// This program there.
+    pub program: String,
+}
+
+/// A process has died on this host; empty: here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gone(pub String);
+
+impl fmt::Display for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a process of the benchmark has died")?;
+        if self.0.is_empty() { Ok(()) } else { write!(f, " on {}", self.0) }
+    }
+}
+
+impl std::error::Error for Gone {}
 
 /// What all processes together have done in one step.
 #[derive(Debug)]
@@ -162,12 +194,36 @@ impl Crew {
             if let Some(folder) = folder {
                 command.env("WEFT_TRACE", folder);
             }
-            let mut child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
-            let (input, output) = (child.stdin.take(), child.stdout.take().expect("standard output was piped above"));
-            stop.adopt(&child);
-            crew.workers.push(Worker { child, input, output: BufReader::new(output) });
+            crew.add(command, None)?;
         }
         Ok(crew)
+    }
+
+    /// As [`Crew::start`], on hosts. Their clocks are compared with the one here.
+    ///
+    /// # Errors
+    /// If they cannot be started; a host that does not answer is named by [`Gone`].
+    pub fn start_over(over: &Over, common: &Common, procs: u32, words: impl Fn(u32) -> Vec<OsString>, stop: &Stop) -> Result<Crew> {
+        let mut crew = Crew { workers: Vec::new(), stop: stop.clone() };
+        for (process, host) in (0..procs).zip(over.hosts.iter().cycle()) {
+            let words: Vec<OsString> = common_words(common).into_iter().chain(words(process)).collect();
+            let text = |word: OsString| word.into_string().map_err(|word| anyhow!("{} is not UTF-8", word.display()));
+            let words = words.into_iter().map(text).collect::<Result<Vec<String>>>()?;
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let mut command = over.launcher.command(host, &over.program, &words);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            crew.add(command, Some(host.clone()))?;
+        }
+        crew.workers.iter_mut().try_for_each(Worker::compare_clocks)?;
+        Ok(crew)
+    }
+
+    fn add(&mut self, mut command: Command, host: Option<String>) -> Result<()> {
+        let mut child = command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))?;
+        let (input, output) = (child.stdin.take(), child.stdout.take().expect("standard output was piped"));
+        self.stop.adopt(&child);
+        self.workers.push(Worker { child, input, output: BufReader::new(output), host, behind_ns: 0 });
+        Ok(())
     }
 
     /// Lets all clients do a step; they start when all are ready. `before` is called just before
@@ -203,7 +259,7 @@ impl Crew {
             match worker.hear()? {
                 Answer::Ready => {}
                 Answer::Failed(why) => bail!(why),
-                Answer::Done(_) => bail!("a process has ended a step before it began"),
+                Answer::Done(_) | Answer::Clock(_) => bail!("a process has ended a step before it began"),
             }
         }
         before()?;
@@ -216,9 +272,9 @@ impl Crew {
             .workers
             .iter_mut()
             .map(|worker| match worker.hear()? {
-                Answer::Done(done) => Ok(done),
+                Answer::Done(done) => Ok(worker.on_our_clock(done)),
                 Answer::Failed(why) => Err(anyhow!(why)),
-                Answer::Ready => bail!("a process began a step twice"),
+                Answer::Ready | Answer::Clock(_) => bail!("a process began a step twice"),
             })
             .collect();
         Ok(sum(answers.into_iter().collect::<Result<_>>()?))
@@ -267,14 +323,46 @@ fn common_words(common: &Common) -> Vec<OsString> {
 impl Worker {
     fn say(&mut self, line: &str) -> Result<()> {
         let input = self.input.as_mut().context("the process was told to end")?;
-        input.write_all(format!("{line}\n").as_bytes()).context("a process of the benchmark has died")
+        input.write_all(format!("{line}\n").as_bytes()).map_err(|_| self.gone())
+    }
+
+    fn gone(&self) -> anyhow::Error {
+        Gone(self.host.clone().unwrap_or_default()).into()
+    }
+
+    /// Learns how far its clock is behind ours: of several questions the one that was answered
+    /// soonest says it best, to half the time that it took.
+    fn compare_clocks(&mut self) -> Result<()> {
+        let mut best: Option<(u64, i64)> = None;
+        for _ in 0..CLOCK_QUESTIONS {
+            let asked = monotonic_ns()?;
+            self.say(CLOCK)?;
+            let theirs = match self.hear()? {
+                Answer::Clock(theirs) => theirs,
+                Answer::Failed(why) => bail!(why),
+                Answer::Ready | Answer::Done(_) => bail!("a process of the benchmark does not tell the time"),
+            };
+            let answered = monotonic_ns()?;
+            let took = answered.saturating_sub(asked);
+            let behind = (asked + took / 2) as i64 - theirs as i64;
+            if best.is_none_or(|(known, _)| took < known) {
+                best = Some((took, behind));
+            }
+        }
+        self.behind_ns = best.map_or(0, |(_, behind)| behind);
+        Ok(())
+    }
+
+    fn on_our_clock(&self, done: Done) -> Done {
+        let ours = |theirs: u64| theirs.saturating_add_signed(self.behind_ns);
+        Done { begun_ns: ours(done.begun_ns), ended_ns: ours(done.ended_ns), ..done }
     }
 
     fn hear<A: DeserializeOwned>(&mut self) -> Result<A> {
         let mut line = String::new();
         self.output.read_line(&mut line).context("cannot hear a process of the benchmark")?;
         if line.is_empty() {
-            bail!("a process of the benchmark has died");
+            return Err(self.gone());
         }
         serde_json::from_str(&line).with_context(|| format!("a process of the benchmark said: {}", line.trim_end()))
     }

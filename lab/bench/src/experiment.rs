@@ -1,9 +1,14 @@
 //! File systems side by side, and what is done on them in turns.
 
+use std::ffi::OsStr;
+use std::fmt;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use weft_analysis::results::Phase;
 use weft_host::connect::{Common, Fs};
 use weft_recording::nodes::Traced;
 use weft_recording::{RING_BYTES_MAX_SERVER, files_in};
@@ -12,10 +17,10 @@ use weft_wire::Rights;
 use weft_wire::ops::{DiskUse, TraceAction, TraceMode, TraceRequest};
 use weft_workload::{BlockOrder, Sharing, WorkStep, Workload};
 
-use crate::crew::{Crew, Stop};
+use crate::crew::{Crew, Over, Stop};
 use crate::report::Measurement;
-use crate::run::{Bench, say};
-use crate::setup::{Setup, Variant};
+use crate::run::{Bench, check_space, shell};
+use crate::setup::{Place, Variant};
 use crate::site::Site;
 use crate::system::System;
 use crate::usage::Observer;
@@ -25,7 +30,7 @@ use crate::worker;
 /// that and its part of the journal.
 const RING_BYTES_PER_FILE: u64 = 512;
 /// Operations of all disks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Used {
     /// Accesses.
     pub operations: u64,
@@ -52,55 +57,100 @@ pub struct Records {
 pub struct Experiment<'a> {
     /// The file systems.
     pub variants: Vec<Variant>,
-    /// Where they lie.
+    /// Where temporary ones lie.
     pub place: &'a Path,
     /// Notices Ctrl-C.
     pub stop: &'a Stop,
     /// For the processes.
     pub common: &'a Common,
+    /// Rest before each step.
+    pub pause: Duration,
+    /// Run by the shell before each repetition, with the name of what is next in `WEFT_PLACE`.
+    pub before_each: Option<&'a OsStr>,
+    /// Hosts of the processes, if not this one.
+    pub over: Option<&'a Over>,
+}
+
+/// Decides who does a workload when and how often, and hears what came out.
+pub trait Turns<'w> {
+    /// The numbers of those whose turn is next, in their order; `None`: it was done often enough.
+    ///
+    /// # Errors
+    /// What ends the experiment.
+    fn next(&mut self, work: &'w Workload) -> Result<Option<Vec<usize>>>;
+
+    /// One of them has done it once.
+    ///
+    /// # Errors
+    /// What ends the experiment.
+    fn told(&mut self, work: &'w Workload, variant: usize, one: Done) -> Result<()>;
+}
+
+/// The number of the file system that failed: errors of experiments have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Culprit(pub usize);
+
+impl fmt::Display for Culprit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "file system {} of the experiment failed", self.0 + 1)
+    }
 }
 
 impl Experiment<'_> {
-    /// Does each workload on each of them; `tell` is given what came out.
+    /// Does each workload on each of them.
     ///
     /// # Errors
-    /// If a file system cannot be started or fails, or gives other bytes than were written.
-    pub fn run<'w>(
-        &self,
-        loads: impl Iterator<Item = &'w Workload>,
-        mut tell: impl FnMut(&'w Workload, Vec<Done>) -> Result<()>,
-    ) -> Result<()> {
-        let ups: Vec<Vec<String>> = self.variants.iter().map(|(_, setup)| setup.up()).collect();
-        if self.variants.iter().any(|(_, setup)| setup.restart) {
-            return self.run_apart(&ups, loads, tell);
+    /// If a file system cannot be started or fails, or gives other bytes than were written; then
+    /// the error has a [`Culprit`].
+    pub fn run<'w>(&self, loads: impl Iterator<Item = &'w Workload>, turns: &mut impl Turns<'w>) -> Result<()> {
+        let ups: Vec<Vec<String>> = self.variants.iter().map(|variant| variant.setup.up()).collect();
+        if self.variants.iter().any(|variant| variant.setup.restart) {
+            return self.run_apart(&ups, loads, turns);
         }
         let mut systems: Vec<(&[String], System)> = Vec::new();
-        for (number, up) in ups.iter().enumerate() {
-            // What differs only in what is recorded is one file system.
-            if !systems.iter().any(|(known, _)| *known == up) {
-                self.stop.check()?;
-                systems.push((up, System::start(self.place.join(format!("fs{number}")), up)?));
-            }
+        let mut sites: Vec<Site> = Vec::new();
+        let mut place_of: Vec<usize> = Vec::new();
+        for (number, (variant, up)) in self.variants.iter().zip(&ups).enumerate() {
+            self.stop.check()?;
+            let site = match &variant.place {
+                Place::Directory(path) => Site::in_directory(path),
+                Place::FileSystem(fs) => Site::in_file_system(fs, self.common),
+                // What differs only in what is recorded is one file system.
+                Place::Temporary => match systems.iter().position(|(known, _)| *known == up) {
+                    Some(known) => {
+                        place_of.push(known);
+                        continue;
+                    }
+                    None => System::start(self.place.join(format!("fs{number}")), up).and_then(|system| {
+                        let site = Site::in_file_system(system.state.as_os_str(), self.common);
+                        systems.push((up, system));
+                        site
+                    }),
+                },
+            };
+            place_of.push(sites.len());
+            sites.push(site.context(Culprit(number))?);
         }
-        let sites: Vec<Site> =
-            systems.iter().map(|(_, system)| Site::in_file_system(system.state.as_os_str(), self.common)).collect::<Result<_>>()?;
-        let place_of = |up: &[String]| systems.iter().position(|(known, _)| *known == up).expect("each was started");
         for work in loads {
-            sites.iter().try_for_each(|site| site.make_dirs(work))?;
-            let works: Vec<Workload> = self.variants.iter().map(|(_, setup)| setup.by(work)).collect();
-            let series = ups.iter().zip(&self.variants).zip(&works).map(|((up, (_, setup)), work)| {
-                let place = place_of(up);
-                Series::new(self, setup, &sites[place], &systems[place].1, work)
-            });
-            let mut series = series.collect::<Result<Vec<Series<'_>>>>()?;
-            for repetition in 1..=work.repetitions {
-                // There and back, so that nobody is always the second.
-                let there = 0..series.len();
-                let order: Vec<usize> = if repetition % 2 == 1 { there.collect() } else { there.rev().collect() };
-                order.into_iter().try_for_each(|number| series[number].repeat(repetition))?;
+            for (number, place) in place_of.iter().enumerate() {
+                check_space(&sites[*place], std::slice::from_ref(work)).context(Culprit(number))?;
+                if place_of[..number].contains(place) {
+                    continue;
+                }
+                sites[*place].make_dirs(work).context(Culprit(number))?;
             }
-            let done = series.into_iter().map(Series::end).collect::<Result<Vec<_>>>()?;
-            tell(work, done)?;
+            let works: Vec<Workload> = self.variants.iter().map(|variant| variant.by(work)).collect::<Result<_>>()?;
+            let series = self.variants.iter().zip(&works).zip(&place_of).enumerate();
+            let series =
+                series.map(|(number, ((variant, work), place))| Series::new(self, variant, &sites[*place], work).context(Culprit(number)));
+            let mut series = series.collect::<Result<Vec<Series<'_>>>>()?;
+            while let Some(order) = turns.next(work)? {
+                for number in order {
+                    let one = series[number].repeat().context(Culprit(number))?;
+                    turns.told(work, number, one)?;
+                }
+            }
+            series.into_iter().enumerate().try_for_each(|(number, series)| series.end().context(Culprit(number)))?;
             sites.iter().try_for_each(|site| site.remove_dirs(work))?;
         }
         Ok(())
@@ -108,29 +158,20 @@ impl Experiment<'_> {
 
     /// The same, but every repetition has servers and a file system that were just made, and no
     /// other ones beside them.
-    fn run_apart<'w>(
-        &self,
-        ups: &[Vec<String>],
-        loads: impl Iterator<Item = &'w Workload>,
-        mut tell: impl FnMut(&'w Workload, Vec<Done>) -> Result<()>,
-    ) -> Result<()> {
+    fn run_apart<'w>(&self, ups: &[Vec<String>], loads: impl Iterator<Item = &'w Workload>, turns: &mut impl Turns<'w>) -> Result<()> {
         for work in loads {
-            let mut done: Vec<Option<Done>> = self.variants.iter().map(|_| None).collect();
-            for repetition in 1..=work.repetitions {
-                let there = 0..ups.len();
-                let order: Vec<usize> = if repetition % 2 == 1 { there.collect() } else { there.rev().collect() };
+            while let Some(order) = turns.next(work)? {
                 for number in order {
                     self.stop.check()?;
+                    let own = self.variants[number].by(work)?;
                     let system = System::start(self.place.join(format!("fs{number}")), &ups[number])?;
                     let site = Site::in_file_system(system.state.as_os_str(), self.common)?;
+                    check_space(&site, std::slice::from_ref(work))?;
                     site.make_dirs(work)?;
-                    let mut series = Series::new(self, &self.variants[number].1, &site, &system, work)?;
-                    series.repeat(repetition)?;
-                    let one = series.end()?;
-                    done[number] = Some(match done[number].take() {
-                        Some(before) => before.and(one),
-                        None => one,
-                    });
+                    let mut series = Series::new(self, &self.variants[number], &site, &own).context(Culprit(number))?;
+                    let one = series.repeat().context(Culprit(number))?;
+                    series.end()?;
+                    turns.told(work, number, one)?;
                     // What is to be thrown away whole is not removed file by file.
                     site.leave();
                     let state = system.state.clone();
@@ -138,13 +179,12 @@ impl Experiment<'_> {
                     std::fs::remove_dir_all(&state).with_context(|| format!("cannot remove {}", state.display()))?;
                 }
             }
-            tell(work, done.into_iter().flatten().collect())?;
         }
         Ok(())
     }
 
     fn is_recorded(&self) -> bool {
-        self.variants.iter().any(|(_, setup)| setup.record.is_some())
+        self.variants.iter().any(|variant| variant.setup.record.is_some())
     }
 }
 
@@ -152,54 +192,53 @@ impl Experiment<'_> {
 struct Series<'a> {
     bench: Bench<'a>,
     work: &'a Workload,
-    crew: Crew,
-    done: Done,
+    /// None before the first repetition, if something is run before each.
+    crew: Option<Crew>,
     /// The file system, if processes are started anew for each repetition; and the events, if they
     /// are recorded in this series.
     recorded: Option<(Traced, Option<&'a str>)>,
     place: &'a Path,
+    /// As [`Experiment::before_each`] is told.
+    name: String,
 }
 
 /// What was measured of it.
 pub struct Done {
     /// For each step that is told, and what the disks did in each repetition.
-    pub steps: Vec<(Measurement, Vec<Used>)>,
+    pub(crate) steps: Vec<(Measurement, Vec<Used>)>,
     /// Of all repetitions.
-    pub records: Records,
+    pub(crate) records: Records,
 }
 
 impl Done {
-    /// With the repetitions of another series of the same work.
-    fn and(mut self, other: Done) -> Done {
+    /// Each step that is told, summed up, and what the disks did in it last.
+    pub fn phases(&self) -> impl Iterator<Item = (Phase, Used)> {
+        self.steps.iter().filter_map(|(step, disks)| Some((step.summary()?, disks.last().copied().unwrap_or_default())))
+    }
+
+    /// With the repetitions of another one of the same work.
+    pub(crate) fn absorb(&mut self, other: Done) {
         for ((measurement, disks), (more, more_disks)) in self.steps.iter_mut().zip(other.steps) {
             measurement.repetitions.extend(more.repetitions);
             disks.extend(more_disks);
         }
         self.records.taken += other.records.taken;
         self.records.lost += other.records.lost;
-        self
     }
 }
 
 impl<'a> Series<'a> {
-    fn new(experiment: &Experiment<'a>, setup: &'a Setup, site: &'a Site, system: &System, work: &'a Workload) -> Result<Series<'a>> {
+    fn new(experiment: &Experiment<'a>, variant: &'a Variant, site: &'a Site, work: &'a Workload) -> Result<Series<'a>> {
+        let Experiment { stop, common, pause, before_each, over, .. } = *experiment;
+        let setup = &variant.setup;
         let observer = site.fs().map(|fs| Observer::new(fs, None));
-        let pause = std::time::Duration::ZERO;
-        let bench = Bench {
-            site,
-            observer,
-            yardstick: None,
-            stop: experiment.stop,
-            common: experiment.common,
-            pause,
-            warm_up: 0,
-            before_each: None,
-        };
+        let bench = Bench { site, observer, yardstick: None, stop, common, pause, warm_up: 0, before_each, over };
         let mut crew = bench.crew(work)?;
         ensure!(work.order == BlockOrder::Ascending, "clients on this machine go over their blocks from the first to the last");
         let recorded = if experiment.is_recorded() {
             ensure!(work.steps.before.is_empty(), "records are taken of steps that need nothing before them");
-            Some((Traced::find(system.state.as_os_str(), "*", experiment.common)?, setup.record.as_deref()))
+            let state = site.fs_arg().context("records are taken of temporary file systems")?;
+            Some((Traced::find(state, "*", experiment.common)?, setup.record.as_deref()))
         } else {
             None
         };
@@ -212,40 +251,54 @@ impl<'a> Series<'a> {
                 crew.run(*step, work, || Ok(()))?;
             }
         }
-        let steps = Measurement::of(work).into_iter().map(|measurement| (measurement, Vec::new())).collect();
-        Ok(Series { bench, work, crew, done: Done { steps, records: Records::default() }, recorded, place: experiment.place })
+        let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
+        let name = variant.values.values().map(word).collect::<Vec<_>>().join(" ");
+        Ok(Series { bench, work, crew: Some(crew), recorded, place: experiment.place, name })
     }
 
     /// Where something is recorded, the steps that are told are done by processes of their own, so
     /// that their rings and their memory are new each time.
-    fn repeat(&mut self, repetition: u32) -> Result<()> {
+    fn repeat(&mut self) -> Result<Done> {
         self.bench.stop.check()?;
+        if let Some(command) = self.bench.before_each {
+            // Nothing may be open then.
+            drop(self.crew.take());
+            shell(command, &self.name)?;
+        }
+        let mut all = match self.crew.take() {
+            Some(crew) => crew,
+            None => self.bench.crew(self.work)?,
+        };
+        let steps = Measurement::of(self.work).into_iter().map(|measurement| (measurement, Vec::new())).collect();
+        let mut done = Done { steps, records: Records::default() };
         let mut fresh = match &self.recorded {
             Some(_) => Some(self.begin()?),
             None => None,
         };
         for (step, is_told) in &self.work.steps.cycle {
             if !is_told {
-                fresh.take().map_or(Ok(()), |fresh| self.record(fresh))?;
-                self.crew.run(*step, self.work, || Ok(()))?;
+                fresh.take().map_or(Ok(()), |fresh| self.record(fresh, &mut done.records))?;
+                all.run(*step, self.work, || Ok(()))?;
                 continue;
             }
-            let fs = self.bench.site.fs().context("experiments use the library")?;
-            let before = Used::look(fs)?;
-            let crew = fresh.as_mut().map_or(&mut self.crew, |(crew, _)| crew);
+            std::thread::sleep(self.bench.pause);
+            // Of other file systems nobody can tell.
+            let fs = self.bench.site.fs();
+            let before = fs.map(Used::look).transpose()?.unwrap_or_default();
+            let crew = fresh.as_mut().map_or(&mut all, |(crew, _)| crew);
             let one = self.bench.timed(crew, *step, self.work)?;
-            if *step == WorkStep::Write && self.work.sharing != Sharing::Own {
+            if let Some(fs) = fs.filter(|_| *step == WorkStep::Write && self.work.sharing != Sharing::Own) {
                 // What was answered early counts as operations of this step.
                 self.sync(fs)?;
             }
-            let disk = Used::look(fs)?.since(&before);
-            let (measurement, disks) =
-                self.done.steps.iter_mut().find(|(one, _)| one.step == *step).expect("one for each step that is told");
-            say(&measurement.phase, repetition, self.work.repetitions, &one);
+            let disk = fs.map(Used::look).transpose()?.unwrap_or_default().since(&before);
+            let (measurement, disks) = done.steps.iter_mut().find(|(one, _)| one.step == *step).expect("one for each step that is told");
             measurement.repetitions.push(one);
             disks.push(disk);
         }
-        fresh.take().map_or(Ok(()), |fresh| self.record(fresh))
+        fresh.take().map_or(Ok(()), |fresh| self.record(fresh, &mut done.records))?;
+        self.crew = Some(all);
+        Ok(done)
     }
 
     fn begin(&self) -> Result<(Crew, tempfile::TempDir)> {
@@ -267,7 +320,7 @@ impl<'a> Series<'a> {
     }
 
     /// Ends what [`Series::begin`] began, and counts.
-    fn record(&mut self, (crew, folder): (Crew, tempfile::TempDir)) -> Result<()> {
+    fn record(&self, (crew, folder): (Crew, tempfile::TempDir), records: &mut Records) -> Result<()> {
         // The processes write their records when they end.
         drop(crew);
         let Some((servers, Some(_))) = &self.recorded else { return Ok(()) };
@@ -281,8 +334,8 @@ impl<'a> Series<'a> {
         }
         for path in files {
             let file = TraceFile::read(&std::fs::read(&path)?).with_context(|| path.display().to_string())?;
-            self.done.records.taken += file.records.len() as u64;
-            self.done.records.lost += file.lost();
+            records.taken += file.records.len() as u64;
+            records.lost += file.lost();
         }
         Ok(())
     }
@@ -297,11 +350,12 @@ impl<'a> Series<'a> {
         fs.run_at(&path, fs.client.close(file))
     }
 
-    fn end(mut self) -> Result<Done> {
-        for step in &self.work.steps.after {
-            self.crew.run(*step, self.work, || Ok(()))?;
-        }
-        Ok(self.done)
+    fn end(self) -> Result<()> {
+        let mut crew = match self.crew {
+            Some(crew) => crew,
+            None => self.bench.crew(self.work)?,
+        };
+        self.work.steps.after.iter().try_for_each(|step| crew.run(*step, self.work, || Ok(())).map(drop))
     }
 }
 

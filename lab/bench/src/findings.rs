@@ -12,7 +12,7 @@ use weft_workload::{WorkStep, Workload};
 
 use crate::experiment::{Done, Records, Used};
 use crate::prediction::Predicting;
-use crate::report::{Measurement, Repetition, number, range};
+use crate::report::{Measurement, number, range};
 use crate::setup::{Setup, Variant};
 use crate::stats::median_interval;
 
@@ -26,7 +26,7 @@ struct Predicted {
 }
 
 /// A result: a step on a file system.
-#[derive(Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// Keys of the plan that stand for several values, and the values here.
     #[serde(flatten)]
@@ -35,6 +35,10 @@ pub struct Row {
     ratio_to_first: Option<Spread>,
     /// Its median lies between these with 95 %.
     ratio_interval: Option<(f64, f64)>,
+    /// The median of all rates lies between these with 95 %.
+    ops_interval: Option<(f64, f64)>,
+    /// The rate of each repetition, in their order.
+    samples: Vec<f64>,
     /// Of the median repetition by operations.
     disk: Used,
     /// Only with direct I/O.
@@ -46,7 +50,38 @@ pub struct Row {
     pub phase: Phase,
 }
 
+/// What a row is made of, where it was measured before.
+pub struct Found {
+    /// Keys of the plan that stand for several values, and the values here.
+    pub parameters: Map<String, Value>,
+    /// What was measured.
+    pub phase: Phase,
+    /// The rate of each repetition.
+    pub samples: Vec<f64>,
+    /// Rates as parts of those of the first file system in the same turns; none for that one.
+    pub ratios: Vec<f64>,
+    /// What the disks did in each repetition.
+    pub disks: Vec<Used>,
+}
+
 impl Row {
+    /// A row of this.
+    pub fn of(found: Found) -> Row {
+        let Found { parameters, phase, samples, ratios, mut disks } = found;
+        disks.sort_by_key(|disk| disk.operations);
+        Row {
+            parameters,
+            ratio_to_first: Spread::of(ratios.iter().copied()),
+            ratio_interval: median_interval(ratios),
+            ops_interval: median_interval(samples.iter().copied()),
+            disk: disks.get(disks.len() / 2).copied().unwrap_or_default(),
+            predicted: None,
+            records: None,
+            samples,
+            phase,
+        }
+    }
+
     /// The row as one object. Where a key of the plan has the name of a measured one (`clients`,
     /// which are processes in a plan), it says what the plan says.
     ///
@@ -68,28 +103,18 @@ impl Row {
 pub fn rows(variants: &[Variant], parameters: &Map<String, Value>, work: &Workload, done: &[Done]) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for step in 0..done.first().map_or(0, |first| first.steps.len()) {
-        let rates = |done: &Done| done.steps[step].0.repetitions.iter().map(Repetition::ops_per_s).collect::<Vec<f64>>();
-        let first = rates(&done[0]);
-        for (number, (one, (values, setup))) in done.iter().zip(variants).enumerate() {
+        let first = done[0].steps[step].0.rates();
+        for (number, (one, Variant { values, setup, .. })) in done.iter().zip(variants).enumerate() {
             let (measurement, disks) = &one.steps[step];
             let Some(phase) = measurement.summary() else { continue };
-            let ratios: Vec<f64> = rates(one).iter().zip(&first).map(|(rate, first)| rate / first).collect();
-            let mut disks = disks.clone();
-            disks.sort_by_key(|disk| disk.operations);
+            let samples = measurement.rates();
+            let ratios = samples.iter().zip(&first).map(|(rate, first)| rate / first).filter(|_| number > 0).collect();
+            let parameters = values.iter().chain(parameters).map(|(key, value)| (key.clone(), value.clone())).collect();
+            let all: Vec<&Measurement> = done.iter().map(|done| &done.steps[step].0).collect();
             rows.push(Row {
-                parameters: values.iter().chain(parameters).map(|(key, value)| (key.clone(), value.clone())).collect(),
-                ratio_to_first: Spread::of(ratios.iter().copied()).filter(|_| number > 0),
-                ratio_interval: median_interval(ratios).filter(|_| number > 0),
-                disk: disks[disks.len() / 2],
-                predicted: predict(
-                    variants,
-                    work,
-                    setup,
-                    measurement.step,
-                    &done.iter().map(|done| &done.steps[step].0).collect::<Vec<_>>(),
-                )?,
+                predicted: predict(variants, work, setup, measurement.step, &all)?,
                 records: setup.record.as_ref().map(|_| one.records),
-                phase,
+                ..Row::of(Found { parameters, phase, samples, ratios, disks: disks.clone() })
             });
         }
     }
@@ -102,8 +127,8 @@ fn predict(variants: &[Variant], work: &Workload, setup: &Setup, step: WorkStep,
     let transfer = Transfer { work, writes: step == WorkStep::Write };
     let predicting = Predicting { transfer, servers: setup.servers, stripe_bytes: setup.stripe_bytes };
     let cache = |layer| cache_config(layer, true, setup.durability);
-    let is_plain = |(_, other): &&Variant| *other == Setup { layer: Some(LayerKind::None), ..setup.clone() };
-    let plain = variants.iter().zip(measured).find(|(variant, _)| is_plain(variant)).and_then(|(_, one)| one.summary());
+    let is_plain = |other: &&Variant| other.setup == Setup { layer: Some(LayerKind::None), ..setup.clone() };
+    let plain = variants.iter().zip(measured).find(|(other, _)| is_plain(other)).and_then(|(_, one)| one.summary());
     let between_ns = match plain {
         Some(phase) => predicting.between_calls(&cache(LayerKind::None), phase.seconds.map_or(0.0, |seconds| seconds.median))?,
         None => 0,
@@ -171,6 +196,8 @@ mod tests {
     use super::*;
     use crate::crew::Outcome;
     use crate::meter::Tally;
+    use crate::report::Repetition;
+    use crate::setup::Place;
 
     #[test]
     fn each_repetition_is_held_against_the_first_file_system() {
@@ -189,7 +216,8 @@ mod tests {
             restart: false,
         };
         let named = |name: &str| Map::from_iter([("server.cache_layer".to_string(), Value::from(name))]);
-        let variants = [(named("none"), setup(LayerKind::None)), (named("aggregation"), setup(LayerKind::Aggregation))];
+        let variant = |name, layer| Variant { values: named(name), setup: setup(layer), place: Place::Temporary };
+        let variants = [variant("none", LayerKind::None), variant("aggregation", LayerKind::Aggregation)];
         let work = &Workload { steps: Steps::of(WorkStep::Write), ..Workload::stream() };
         let done = |seconds: [f64; 3], operations: [u64; 3]| {
             let mut steps = Measurement::of(work);

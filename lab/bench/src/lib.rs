@@ -34,9 +34,12 @@ mod usage;
 mod worker;
 mod yardstick;
 
-pub use crew::Stop;
-pub use findings::Row;
+pub use crew::{Gone, Over, Stop};
+pub use experiment::{Culprit, Done, Experiment, Turns, Used};
+pub use findings::{Found, Row, table};
 pub use plan::LocalPlan;
+pub use run::temporary_dir;
+pub use setup::{Load, Pace, Place, Setup, Variant};
 pub use yardstick::spawner;
 
 use std::process::ExitCode;

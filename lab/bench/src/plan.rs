@@ -12,12 +12,13 @@ use weft_ceiling::cpu::Pinned;
 use weft_host::connect::Common;
 use weft_host::output::{print, print_json};
 use weft_plan::files::Lab;
+use weft_workload::Workload;
 
 use crate::crew::Stop;
-use crate::experiment::Experiment;
+use crate::experiment::{Done, Experiment, Turns};
 use crate::findings::{Row, rows, table};
-use crate::run::temporary_dir;
-use crate::setup::{Load, Variant, processors, read};
+use crate::run::{say, temporary_dir};
+use crate::setup::{Load, Pace, Place, Variant, processors, read};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -92,41 +93,99 @@ impl LocalPlan<'_> {
     /// than were written.
     pub fn measure(&self, common: &Common, stop: &Stop) -> Result<Vec<Row>> {
         let (variants, loads) = self.cases()?;
+        let pace = self.pace()?;
         // What starts now stays on them.
-        let processors = processors(&self.lab.plan(self.name, self.set, None)?)?;
+        let processors = self.processors()?;
         let _pinned = processors.map(|count| Pinned::to(0, count as usize)).transpose().context("local.processors")?;
         let place = temporary_dir(self.dir)?;
-        let experiment = Experiment { variants, place: place.path(), stop, common };
-        let mut found: Vec<Row> = Vec::new();
-        let mut parameters = loads.iter().map(|(parameters, _)| parameters);
-        experiment.run(loads.iter().map(|(_, work)| work), |work, done| {
-            let parameters = parameters.next().expect("as many as workloads");
-            found.extend(rows(&experiment.variants, parameters, work, &done)?);
-            Ok(())
-        })?;
-        Ok(found)
+        let experiment = Experiment { variants, place: place.path(), stop, common, pause: pace.pause, before_each: None, over: None };
+        let mut turns =
+            ThereAndBack { pace, number: 0, done: Vec::new(), loads: &loads, variants: &experiment.variants, found: Vec::new() };
+        experiment.run(loads.iter().map(|(_, work)| work), &mut turns)?;
+        Ok(turns.found)
+    }
+
+    /// The processors of this machine on which it runs, if not on all.
+    ///
+    /// # Errors
+    /// If the plan makes no sense.
+    pub fn processors(&self) -> Result<Option<u32>> {
+        processors(&self.lab.plan(self.name, self.set, None)?)
+    }
+
+    /// How often it is repeated.
+    ///
+    /// # Errors
+    /// If the plan makes no sense.
+    pub fn pace(&self) -> Result<Pace> {
+        let pace = Pace::of(&self.lab.plan(self.name, self.set, None)?)?;
+        let given = |count| Pace { least: count, most: if pace.within.is_some() { count.max(pace.most) } else { count }, ..pace };
+        Ok(self.repetitions.map_or(pace, given))
     }
 
     /// File systems and workloads, each in the order of the plan.
-    fn cases(&self) -> Result<(Vec<Variant>, Vec<Load>)> {
+    ///
+    /// # Errors
+    /// If the plan makes no sense.
+    pub fn cases(&self) -> Result<(Vec<Variant>, Vec<Load>)> {
         let plan = self.lab.plan(self.name, self.set, None)?;
         let (mut variants, mut loads): (Vec<Variant>, Vec<Load>) = Default::default();
         for case in plan.cases(read)? {
-            let (setup, mut work) = case.build(read)?;
-            work.repetitions = self.repetitions.unwrap_or(work.repetitions);
+            let (setup, work) = case.build(read)?;
             let values = |is_work: bool| {
                 let ours = case.parameters.iter().filter(|(key, _)| is_about_work(key) == is_work);
                 let value = |text: &str| text.parse::<u64>().map_or_else(|_| Value::from(text), Value::from);
                 ours.map(|(key, text)| (key.clone(), value(text))).collect::<Map<String, Value>>()
             };
-            if !variants.iter().any(|(_, known)| *known == setup) {
-                variants.push((values(false), setup));
+            if !variants.iter().any(|known| known.setup == setup) {
+                variants.push(Variant { values: values(false), setup, place: Place::Temporary });
             }
             if !loads.iter().any(|(_, known)| *known == work) {
                 loads.push((values(true), work));
             }
         }
         Ok((variants, loads))
+    }
+}
+
+/// A turn from the first file system to the last, then one from the last to the first, so that
+/// nobody is always the second.
+struct ThereAndBack<'w> {
+    pace: Pace,
+    /// Turns of this workload so far.
+    number: u32,
+    done: Vec<Option<Done>>,
+    loads: &'w [Load],
+    variants: &'w [Variant],
+    found: Vec<Row>,
+}
+
+impl<'w> Turns<'w> for ThereAndBack<'w> {
+    fn next(&mut self, work: &'w Workload) -> Result<Option<Vec<usize>>> {
+        self.done.resize_with(self.variants.len(), || None);
+        let rates = |done: &Done| done.steps.iter().map(|(step, _)| step.rates()).collect::<Vec<_>>();
+        let known: Vec<Vec<Vec<f64>>> = self.done.iter().flatten().map(rates).collect();
+        if self.pace.is_enough(self.number, &known) {
+            let done: Vec<Done> = std::mem::take(&mut self.done).into_iter().flatten().collect();
+            let parameters = self.loads.iter().find(|(_, known)| std::ptr::eq(known, work)).map(|(parameters, _)| parameters);
+            self.found.extend(rows(self.variants, parameters.context("a workload of this plan")?, work, &done)?);
+            self.number = 0;
+            return Ok(None);
+        }
+        self.number += 1;
+        let there = 0..self.variants.len();
+        Ok(Some(if self.number % 2 == 1 { there.collect() } else { there.rev().collect() }))
+    }
+
+    fn told(&mut self, _: &'w Workload, variant: usize, one: Done) -> Result<()> {
+        for (measurement, _) in &one.steps {
+            measurement.repetitions.iter().for_each(|repetition| say(&measurement.phase, self.number, self.pace.least, repetition));
+        }
+        match &mut self.done[variant] {
+            Some(before) => before.absorb(one),
+            known => *known = Some(one),
+        }
+        Ok(())
     }
 }
 
@@ -152,7 +211,7 @@ mod tests {
     #[test]
     fn plans_are_file_systems_and_workloads() {
         let (engines, loads) = cases("engines", &[]).expect("a good plan");
-        let of = |(_, setup): &Variant| (setup.engine, setup.durability);
+        let of = |variant: &Variant| (variant.setup.engine, variant.setup.durability);
         let kept = |engine| [Durability::None, Durability::Batch, Durability::Sync].map(|durability| (engine, durability));
         let all = [&[(Engine::Memory, Durability::None)][..], &kept(Engine::Journal), &kept(Engine::Db)].concat();
         assert_eq!(engines.iter().map(of).collect::<Vec<_>>(), all);
@@ -160,13 +219,17 @@ mod tests {
         assert_eq!(loads[0].1.steps, weft_workload::Steps::of(WorkStep::Create));
 
         let (layers, loads) = cases("layers", &["server.cache_layer=none,server_directed", "local.direct_io=true"]).expect("a good plan");
-        assert!(layers[1].1.up().join(" ").ends_with("--stripe-size 65536 --cache-layer server_directed --direct-io"), "{:?}", layers[1]);
+        assert!(
+            layers[1].setup.up().join(" ").ends_with("--stripe-size 65536 --cache-layer server_directed --direct-io"),
+            "{:?}",
+            layers[1]
+        );
         assert_eq!((layers.len(), loads.len(), loads[0].1.procs), (2, 3 * 3 * 2, 10));
         assert_eq!(loads[1].0["workload.access"], "read");
 
         let (engines, loads) = cases("creates-engines", &[]).expect("a good plan");
         assert_eq!((engines.len(), loads.len()), (7, 2 * 3), "memory, and three engines under two contracts");
-        assert!(engines.iter().all(|(_, setup)| setup.restart));
+        assert!(engines.iter().all(|variant| variant.setup.restart));
         assert!(loads.iter().any(|(_, work)| (work.procs, work.files) == (5, 640)), "3200 files of all");
         let (engines, loads) = cases("blocks-engines", &[]).expect("a good plan");
         assert_eq!((engines.len(), loads.len()), (2, 2 * 7 * 2));
@@ -176,8 +239,8 @@ mod tests {
         assert_eq!(loads[1].0["clients"], 4);
 
         let (recorded, _) = cases("tracing", &[]).expect("a good plan");
-        assert_eq!(recorded.iter().map(|(_, setup)| setup.record.as_deref()).collect::<Vec<_>>(), [None, Some("*")]);
-        assert_eq!(recorded[0].1.up(), recorded[1].1.up(), "one file system");
+        assert_eq!(recorded.iter().map(|variant| variant.setup.record.as_deref()).collect::<Vec<_>>(), [None, Some("*")]);
+        assert_eq!(recorded[0].setup.up(), recorded[1].setup.up(), "one file system");
         let wrong = cases("engines", &["weft.engine=nonsense"]).expect_err("no engine").to_string();
         assert!(wrong.contains("weft.engine: unknown variant `nonsense`"), "{wrong}");
     }

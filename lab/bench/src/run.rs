@@ -13,7 +13,7 @@ use weft_host::fs_arg::FsPath;
 use weft_host::output::{print, print_json};
 use weft_host::units::human_bytes;
 
-use crate::crew::{Crew, Outcome, Stop};
+use crate::crew::{Crew, Outcome, Over, Stop};
 use crate::meter::Tally;
 use crate::options::{Options, Phases};
 use crate::progress::HEADING;
@@ -75,7 +75,7 @@ fn measure(options: &Options, plan: &[Workload], stop: &Stop, common: &Common) -
         options.ceiling.map(|kind| Yardstick::start(kind, site.fs())).transpose().context("there is no ceiling to compare with")?;
     let pause = Duration::from_secs_f64(options.pause);
     let (warm_up, before_each) = (options.warm_up, options.before_each.as_deref());
-    let mut bench = Bench { site: &site, observer, yardstick, stop, common, pause, warm_up, before_each };
+    let mut bench = Bench { site: &site, observer, yardstick, stop, common, pause, warm_up, before_each, over: None };
     let mut measurements: Vec<Measurement> = Vec::new();
     for work in plan {
         for found in bench.workload(work)? {
@@ -90,7 +90,10 @@ fn measure(options: &Options, plan: &[Workload], stop: &Stop, common: &Common) -
 }
 
 /// A run must not fill a file system that others use, and then fail.
-fn check_space(site: &Site, plan: &[Workload]) -> Result<()> {
+///
+/// # Errors
+/// It would, or nobody can tell.
+pub fn check_space(site: &Site, plan: &[Workload]) -> Result<()> {
     let wanted = plan.iter().map(Workload::bytes).max().unwrap_or(0);
     if wanted == 0 {
         return Ok(());
@@ -125,6 +128,8 @@ pub struct Bench<'a> {
     pub warm_up: u32,
     /// Run by the shell before each repetition.
     pub before_each: Option<&'a OsStr>,
+    /// Hosts of the processes, if not this one.
+    pub over: Option<&'a Over>,
 }
 
 impl Bench<'_> {
@@ -134,7 +139,11 @@ impl Bench<'_> {
     /// If they cannot be started.
     pub fn crew(&self, work: &Workload) -> Result<Crew> {
         let root = self.site.root();
-        Crew::start(self.common, work.procs, |process| worker::Args::words(self.site.fs_arg(), &root, process, work.depth), self.stop)
+        let words = |process| worker::Args::words(self.site.fs_arg(), &root, process, work.depth);
+        match self.over {
+            Some(over) => Crew::start_over(over, self.common, work.procs, words, self.stop),
+            None => Crew::start(self.common, work.procs, words, self.stop),
+        }
     }
 
     fn workload(&mut self, work: &Workload) -> Result<Vec<Measurement>> {
@@ -151,7 +160,7 @@ impl Bench<'_> {
             let repetition = number.saturating_sub(self.warm_up);
             if let Some(command) = self.before_each {
                 drop(crew);
-                shell(command)?;
+                shell(command, "")?;
                 crew = self.crew(work)?;
             }
             for (step, told) in &steps.cycle {
@@ -209,10 +218,12 @@ fn alone(work: &Workload, step: WorkStep, act: impl FnOnce() -> Result<()>) -> R
     Ok(Measurement { phase: format!("{TREE}{}", step.name()), step, work, repetitions })
 }
 
+/// Runs a command by the shell; `name` says for which file system, if there are several.
+///
 /// # Errors
 /// The command cannot be started, or fails.
-fn shell(command: &OsStr) -> Result<()> {
-    let ended = Command::new("sh").arg("-c").arg(command).stdin(Stdio::null()).stdout(Stdio::null()).status();
+pub fn shell(command: &OsStr, name: &str) -> Result<()> {
+    let ended = Command::new("sh").arg("-c").arg(command).env("WEFT_PLACE", name).stdin(Stdio::null()).stdout(Stdio::null()).status();
     let ended = ended.with_context(|| format!("cannot run {}", command.display()))?;
     if !ended.success() {
         bail!("{}: {ended}", command.display());

@@ -1,16 +1,22 @@
 //! What a plan says of this machine: file systems, and the work on them.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::{Map, Value};
 use toml::de::DeValue;
+use weft_analysis::results::Spread;
 use weft_host::config::{Durability, Engine, LayerKind};
-use weft_plan::document::{Choices, text, truth};
+use weft_plan::document::{Choices, Table, text, truth};
 use weft_plan::files::Plan;
-use weft_plan::units::{bytes, name, up_to};
+use weft_plan::units::{bytes, name, number, seconds, up_to};
 use weft_plan::workload;
-use weft_workload::{Protocol, Workload};
+
+use crate::stats::median_interval;
+use weft_workload::{Dirs, Protocol, WorkStep, Workload};
 
 /// Keys of a plan that say something to models only.
 const OF_MODELS: [&str; 11] = [
@@ -56,9 +62,29 @@ pub struct Setup {
     pub no_metafile: bool,
 }
 
-/// A file system with the values that make it another one than the others.
-pub type Variant = (Map<String, Value>, Setup);
-/// The same of the work.
+/// A file system of an experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variant {
+    /// The values that make it another one than the others.
+    pub values: Map<String, Value>,
+    /// What a plan says of it.
+    pub setup: Setup,
+    /// Where it is.
+    pub place: Place,
+}
+
+/// Where a file system of an experiment is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Place {
+    /// Made for the experiment, as [`Setup::up`] says.
+    Temporary,
+    /// Whatever is mounted there, by system calls.
+    Directory(PathBuf),
+    /// One of Weft that serves already, by the library.
+    FileSystem(OsString),
+}
+
+/// Work with the values that make it another one than the others.
 pub type Load = (Map<String, Value>, Workload);
 
 /// One of the values that the command line knows too.
@@ -98,10 +124,12 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<(Setup, Workload)> {
     let threads = local.swept("threads", choices, |value| up_to(value, 1024))?.unwrap_or(1);
     let record = local.swept("record", choices, text)?.filter(|events| events != "none");
     let restart = local.value("restart", truth)?.unwrap_or(false);
-    // The same for all: see `processors`.
+    // The same for all: see `processors` and `Pace`.
     local.value("processors", |value| up_to(value, 4096))?;
+    let (direct, cold) = (local.value("o_direct", truth)?.unwrap_or(false), local.value("cold", truth)?.unwrap_or(false));
+    let full_paths = local.value("full_paths", truth)?.unwrap_or(false);
     let warm_up = local.value("warm_up", |value| up_to(value, 1000))?.unwrap_or(0);
-    let repetitions = local.value("repetitions", |value| up_to(value, 1000))?.unwrap_or(3);
+    let repetitions = Pace::read(&local)?.least;
     local.finish()?;
     let tables = root.tables("workload")?;
     let [table] = &tables[..] else { return Err(root.error("workload", "one workload at a time runs on this machine")) };
@@ -118,8 +146,79 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<(Setup, Workload)> {
     let setup =
         Setup { servers, stripe_bytes, meta, engine, durability, layer, direct_io, record, warm_up, restart, protocol, no_metafile };
     let work = Workload { procs: clients, clients: threads, depth, repetitions, protocol: Protocol::Weft, no_metafile: false, ..work };
-    Ok((setup, work))
+    Ok((setup, Workload { direct, cold, full_paths, ..work }))
 }
+
+/// How often a plan is repeated on this machine, and how it rests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// Repetitions at least.
+    pub least: u32,
+    /// Repetitions at most.
+    pub most: u32,
+    /// Enough once every median is known to so much of itself.
+    pub within: Option<f64>,
+    /// Rest before each step.
+    pub pause: Duration,
+}
+
+impl Pace {
+    /// Of a plan.
+    ///
+    /// # Errors
+    /// Names file, line and key of what is wrong.
+    pub fn of(plan: &Plan) -> Result<Pace> {
+        Pace::read(&plan.root()?.table("local")?)
+    }
+
+    /// Whether so many repetitions will do. `rates` has those of each step of each file system: the
+    /// first one's medians must be known well enough, and of the others the medians of what they
+    /// are of the first in pairs.
+    pub fn is_enough(&self, repetitions: u32, rates: &[Vec<Vec<f64>>]) -> bool {
+        let is_known = |within: f64, samples: Vec<f64>| {
+            let median = Spread::of(samples.iter().copied()).map(|spread| spread.median);
+            let interval = median_interval(samples).zip(median);
+            interval.is_some_and(|((low, high), median)| (high - median).max(median - low) <= within * median)
+        };
+        let all_known = |within: f64| {
+            rates.iter().enumerate().all(|(number, steps)| {
+                steps.iter().zip(&rates[0]).all(|(own, first)| match number {
+                    0 => is_known(within, own.clone()),
+                    _ => is_known(within, own.iter().zip(first).map(|(rate, first)| rate / first).collect()),
+                })
+            })
+        };
+        repetitions >= self.most || repetitions >= self.least && self.within.is_none_or(all_known)
+    }
+
+    fn read(local: &Table<'_>) -> Result<Pace> {
+        let least = local.value("repetitions", |value| up_to(value, 1000))?;
+        let within = local.value("within", |value| {
+            let share = number(value)?;
+            if share > 0.0 && share < 1.0 { Ok(share) } else { Err("is a share, such as 0.05".to_string()) }
+        })?;
+        // Fewer than six say nothing about a median.
+        let usual = if within.is_some() { SURE_MIN } else { 3 };
+        let least = least.unwrap_or(usual);
+        let most = local.value("repetitions_max", |value| up_to(value, 1000))?;
+        let most = most.unwrap_or(if within.is_some() { least.max(REPETITIONS_MAX) } else { least });
+        if most < least {
+            return Err(local.error("repetitions_max", &format!("is less than the {least} repetitions that are made at least")));
+        }
+        let pause = local.value("pause", seconds)?.unwrap_or(0.0);
+        if pause > PAUSE_MAX_S {
+            return Err(local.error("pause", &format!("is longer than {PAUSE_MAX_S} s")));
+        }
+        Ok(Pace { least, most, within, pause: Duration::from_secs_f64(pause) })
+    }
+}
+
+/// So many samples are needed for an interval of their median.
+const SURE_MIN: u32 = 6;
+/// Repetitions at most where a plan wants medians that are known well and says no other limit.
+const REPETITIONS_MAX: u32 = 30;
+/// Longest rest before a step in seconds.
+const PAUSE_MAX_S: f64 = 3600.0;
 
 /// The processors of this machine on which a plan runs, if not on all.
 ///
@@ -129,12 +228,30 @@ pub fn processors(plan: &Plan) -> Result<Option<u32>> {
     plan.root()?.table("local")?.value("processors", |value| up_to(value, 4096))
 }
 
-impl Setup {
+impl Variant {
     /// The work as it is done here: protocols and hints take turns as file systems do.
-    pub fn by(&self, work: &Workload) -> Workload {
-        Workload { protocol: self.protocol, no_metafile: self.no_metafile, ..work.clone() }
+    ///
+    /// # Errors
+    /// It cannot be done here.
+    pub fn by(&self, work: &Workload) -> Result<Workload> {
+        let Setup { protocol, no_metafile, .. } = self.setup;
+        let steps = || work.steps.before.iter().chain(work.steps.cycle.iter().map(|(step, _)| step));
+        if let Place::Directory(path) = &self.place {
+            let path = path.display();
+            ensure!(work.depth == 1, "{path}: system calls are made one after the other: give --set workload.window=1");
+            ensure!(!steps().any(|step| *step == WorkStep::ReadMany), "{path}: many files in one call are for the library");
+            ensure!(work.dirs != Dirs::Split, "{path}: directories that are split from the beginning are for the library");
+            ensure!(protocol == Protocol::Weft && !no_metafile, "{path}: workload.protocol and no_metafile are for the library");
+        }
+        if self.place != Place::Temporary {
+            ensure!(!self.setup.restart, "local.restart is for temporary file systems: give --before-each COMMAND");
+            ensure!(self.setup.record.is_none(), "local.record is for temporary file systems: use `weft trace`");
+        }
+        Ok(Workload { protocol, no_metafile, ..work.clone() })
     }
+}
 
+impl Setup {
     /// Arguments of `weft up`.
     pub fn up(&self) -> Vec<String> {
         let mut words: Vec<String> = Vec::new();
@@ -149,5 +266,24 @@ impl Setup {
         }
         words.extend(self.direct_io.then(|| "--direct-io".to_string()));
         words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repetitions_go_on_until_medians_are_known() {
+        let pace = |within| Pace { least: 6, most: 8, within, pause: Duration::ZERO };
+        let steady: Vec<f64> = vec![100.0, 101.0, 99.0, 100.0, 102.0, 98.0];
+        let unsteady: Vec<f64> = vec![100.0, 150.0, 60.0, 100.0, 102.0, 98.0];
+        // The second file system is twice as fast in each turn, however unsteady the machine is.
+        let double = |rates: &[f64]| rates.iter().map(|rate| 2.0 * rate).collect::<Vec<f64>>();
+        let enough = |within, count, rates: &[Vec<Vec<f64>>]| pace(within).is_enough(count, rates);
+        assert!(!enough(None, 5, &[]) && enough(None, 6, &[]));
+        assert!(enough(Some(0.05), 6, &[vec![steady.clone()], vec![double(&steady)]]));
+        assert!(!enough(Some(0.05), 6, &[vec![unsteady.clone()]]) && enough(Some(0.05), 8, &[vec![unsteady.clone()]]));
+        assert!(!enough(Some(0.05), 6, &[vec![steady.clone()], vec![unsteady.clone()]]), "the ratios are not known");
     }
 }

@@ -29,6 +29,8 @@ use weft_workload::{WorkStep, Workload};
 const END_PATIENCE: Duration = Duration::from_secs(2);
 /// The word that starts a step.
 const GO: &str = "go";
+/// The word that asks for the time.
+pub const CLOCK: &str = "clock";
 
 /// What the hidden subcommand of a process says.
 #[derive(Debug, clap::Args)]
@@ -66,6 +68,8 @@ pub enum Answer {
     Done(Done),
     /// It has not, and says why.
     Failed(String),
+    /// The monotonic clock of its machine, in nanoseconds.
+    Clock(u64),
 }
 
 /// What one process has done in one step.
@@ -159,6 +163,10 @@ pub fn answer(answer: &impl Serialize) -> Result<()> {
 fn work<T: Target>(target: &T, process: u32, orders: &Receiver<String>) -> Result<()> {
     let mut clients: Vec<T::Client> = Vec::new();
     while let Ok(line) = orders.recv() {
+        if line == CLOCK {
+            answer(&Answer::Clock(monotonic_ns()?))?;
+            continue;
+        }
         let order: Order = serde_json::from_str(&line).with_context(|| format!("no order: {line}"))?;
         let first = u64::from(process) * u64::from(order.work.clients);
         if clients.len() != order.work.clients as usize {
@@ -227,7 +235,11 @@ fn node_name() -> String {
     nix::sys::utsname::uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-fn monotonic_ns() -> Result<u64> {
+/// The monotonic clock of this machine in nanoseconds.
+///
+/// # Errors
+/// Of the operating system.
+pub fn monotonic_ns() -> Result<u64> {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).context("there is no monotonic clock")?;
     Ok(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }

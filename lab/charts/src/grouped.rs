@@ -17,6 +17,9 @@ pub struct Bar {
     pub range: Option<(f64, f64)>,
     /// What somebody else found there.
     pub expected: Option<f64>,
+    /// Between these half of everything lies: then it is a box from one to the other with a line at
+    /// the value, and no bar.
+    pub quartiles: Option<(f64, f64)>,
 }
 
 /// The bars of one colour.
@@ -123,10 +126,15 @@ impl GroupedBars {
         if let Some(expected) = bar.expected {
             title += &format!("; {}: {}", self.expected, text(expected));
         }
-        if let Some(top) = scale.pixel(bar.value).filter(|_| bar.value > 0.0) {
+        let middle = left + width / 2.0;
+        if let Some((low, high)) = bar.quartiles
+            && let (Some(bottom), Some(top)) = (scale.pixel(low), scale.pixel(high))
+        {
+            title += &format!("; half of them from {} to {}", text(low), text(high));
+            canvas.svg.rect((left, top), ((width - 1.0).max(1.0), (bottom - top).max(1.0)), series.fill, &title);
+        } else if let Some(top) = scale.pixel(bar.value).filter(|_| bar.value > 0.0) {
             canvas.svg.rect((left, top), ((width - 1.0).max(1.0), canvas.bottom - top), series.fill, &title);
         }
-        let middle = left + width / 2.0;
         if let Some((least, largest)) = bar.range
             && let (Some(low), Some(high)) = (scale.pixel(least), scale.pixel(largest))
         {
@@ -134,6 +142,9 @@ impl GroupedBars {
             canvas.svg.line((middle, low), (middle, high), "axis");
             canvas.svg.line((middle - cap, low), (middle + cap, low), "axis");
             canvas.svg.line((middle - cap, high), (middle + cap, high), "axis");
+        }
+        if let Some(at) = scale.pixel(bar.value).filter(|_| bar.quartiles.is_some()) {
+            canvas.svg.line((left, at), (left + (width - 1.0).max(1.0), at), "axis");
         }
         if let Some(y) = bar.expected.and_then(|expected| scale.pixel(expected)) {
             canvas.svg.circle((middle, y), 2.5, EXPECTED, &title);

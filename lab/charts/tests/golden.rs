@@ -401,7 +401,7 @@ proptest::proptest! {
 
 #[test]
 fn bars_side_by_side_with_ranges_and_what_was_expected() {
-    let bar = |value: f64, range, expected| Some(Bar { value, range, expected });
+    let bar = |value: f64, range, expected| Some(Bar { value, range, expected, ..Bar::default() });
     let chart = GroupedBars {
         frame: Frame::new("Throughput by cache layer", "10 clients, 10 servers").sized(640, 320),
         x_label: "access and block".into(),

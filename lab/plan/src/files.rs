@@ -139,6 +139,14 @@ impl Lab {
         Ok(all)
     }
 
+    /// The text of a plan as it is found.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn text_of_plan(&self, name: &str) -> Result<String> {
+        Ok(self.find("plans", name)?.text)
+    }
+
     /// A plan with the profiles that it names. A `seed` given here wins over the plan's, and so
     /// does each `KEY=VALUE` of `set`.
     ///

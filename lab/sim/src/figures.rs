@@ -108,12 +108,12 @@ fn rate(case: &Case, runs: &[RunResult]) -> Bar {
     let mib = mean(&|run| run.bytes as f64) / f64::from(1 << 20);
     let each = || runs.iter().map(|run| run.bytes as f64 / f64::from(1 << 20) / (run.nanos as f64 / 1e9));
     let range = (runs.len() > 1).then(|| (each().fold(f64::INFINITY, f64::min), each().fold(0.0, f64::max)));
-    Bar { value: mib / mean(&|run| run.nanos as f64 / 1e9), range, expected: Some(mib / case.printed_seconds()) }
+    Bar { value: mib / mean(&|run| run.nanos as f64 / 1e9), range, expected: Some(mib / case.printed_seconds()), ..Bar::default() }
 }
 
 /// The traced application: a bar for each table.
 fn times(traced: &[Traced]) -> GroupedBars {
-    let bars = traced.iter().map(|(_, simulated, printed)| Some(Bar { value: *simulated, range: None, expected: Some(*printed) }));
+    let bars = traced.iter().map(|(_, simulated, printed)| Some(Bar { value: *simulated, expected: Some(*printed), ..Bar::default() }));
     GroupedBars {
         frame: Frame::new("Figure 6.12: partdiff-par, the traced application", "5 clients, 5 servers (Kuhn 2009, Tables 6.1 to 6.5)")
             .sized(720, 420),

@@ -25,7 +25,7 @@ mod workload;
 #[cfg(test)]
 mod wrong_plans;
 
-pub use run::{VirtualPhase, virtual_phases};
+pub use run::{VirtualPhase, simulated, virtual_phases};
 
 use std::path::PathBuf;
 use std::process::ExitCode;

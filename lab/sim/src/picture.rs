@@ -141,7 +141,7 @@ fn bar(row: &Value, measure: &Measure) -> Option<Bar> {
         (Some(seconds), Some(least), Some(largest)) if least > 0.0 => Some((value * seconds / largest, value * seconds / least)),
         _ => None,
     };
-    Some(Bar { value, range, expected: None })
+    Some(Bar { value, range, ..Bar::default() })
 }
 
 /// The values of a key in their order.
@@ -199,7 +199,7 @@ mod tests {
         let rows =
             [json!({"ties": "random", "seconds": 2.0, "seconds_min": 1.0, "seconds_max": 4.0, "mib_per_second": 10.0, "tie_seeds": 3})];
         let chart = chart("ties", &rows, &keys(&["ties"])).expect("drawn");
-        assert_eq!(chart.series[0].bars, [Some(Bar { value: 10.0, range: Some((5.0, 20.0)), expected: None })]);
+        assert_eq!(chart.series[0].bars, [Some(Bar { value: 10.0, range: Some((5.0, 20.0)), ..Bar::default() })]);
         assert!(chart.svg().contains("the least and the largest"));
     }
 

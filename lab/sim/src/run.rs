@@ -170,6 +170,23 @@ pub fn virtual_phases(lab: &Lab, plan: &str, set: &[String]) -> Result<Vec<Virtu
     Ok(phases)
 }
 
+/// Runs a plan of any system: its results, case by case.
+///
+/// # Errors
+/// A plan that makes no sense, or a program that waits for ever.
+pub fn simulated(lab: &Lab, plan: &str, set: &[String]) -> Result<Vec<VirtualPhase>> {
+    let mut phases = Vec::new();
+    for source in lab.plan(plan, set, None)?.cases(case::read)? {
+        let parameters = parameters_of(&source);
+        for row in simulate(&source, 0, None)? {
+            let Value::Object(mut results) = row else { continue };
+            results.retain(|key, _| !parameters.contains_key(key));
+            phases.push(VirtualPhase { parameters: parameters.clone(), results });
+        }
+    }
+    Ok(phases)
+}
+
 /// The values of a case, as a row has them.
 fn parameters_of(source: &CaseSource) -> Map<String, Value> {
     source.parameters.iter().map(|(key, text)| (key.clone(), parameter(text))).collect()

@@ -94,6 +94,26 @@ fn a_job_gets_a_file_system_over_its_hosts() {
 }
 
 #[test]
+fn a_plan_runs_over_hosts_and_goes_on_without_one_that_dies() {
+    let names = ["127.0.0.2", "127.0.0.3"];
+    let hosts = Hosts::new(&names, 2);
+    fs::create_dir(hosts.0.path("place")).unwrap();
+    let plan = "clients = 2\n[local]\nrepetitions = 2\n[[workload]]\nkind = \"names\"\nfiles = 10\nmeasure = [\"create\"]\n";
+    fs::write(hosts.0.path("names.toml"), plan).unwrap();
+    let words = ["lab", "run", "names.toml", "--path", "place=place", "--hosts", "hosts.txt", "--json"];
+    let rows = ok(&mut hosts.weft(&words));
+    assert!(rows.contains("\"hosts\": 2") && rows.contains("\"repetitions\": 2"), "{rows}");
+    let calls = fs::read_to_string(hosts.0.path("disks/calls")).unwrap();
+    assert!(names.iter().all(|name| calls.contains(name)), "a process on each: {calls}");
+    // The second host is gone from the next turn on.
+    let dies = format!("rm -rf {}", hosts.disk(names[1]).display());
+    let said = fails(hosts.weft(&words[..7]).args(["--before-each", &dies, "--out", "second.jsonl"]));
+    assert!(said.contains("lost: host 127.0.0.3: ") && said.contains("has died on 127.0.0.3"), "{said}");
+    let lines = fs::read_to_string(hosts.0.path("second.jsonl")).unwrap();
+    assert_eq!(lines.lines().filter(|line| line.contains("\"hosts\":1,")).count(), 2, "all turns, by the other host: {lines}");
+}
+
+#[test]
 fn a_host_that_does_not_come_up_is_named_and_the_others_end() {
     let names = ["127.0.0.2", "127.0.0.9"];
     let hosts = Hosts::new(&names, 1);

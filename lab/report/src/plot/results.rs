@@ -11,7 +11,8 @@ const MIB: f64 = (1u64 << 20) as f64;
 /// The number of processes: the key `clients` of a plan.
 pub const CLIENTS: &str = "clients";
 /// Keys of plans that have no table before them; the others have a dot.
-const TOP: [&str; 14] = [
+const TOP: [&str; 15] = [
+    "place",
     "servers",
     "stripe",
     CLIENTS,
@@ -37,6 +38,8 @@ pub struct Row {
     pub step: String,
     /// Smallest, median, largest.
     pub found: [f64; 3],
+    /// Half of all repetitions lie between these, where they are told one by one.
+    pub quartiles: Option<(f64, f64)>,
     /// What `found` is.
     pub unit: Unit,
     /// The result that `found` is, as the file names it.
@@ -80,7 +83,23 @@ pub fn row(value: &Value, field: Option<&str>) -> Result<Row> {
         values.insert(CLIENTS.into(), text(&value["procs"]));
     }
     let block_bytes = value["block_bytes"].as_f64().filter(|_| unit == Unit::BytesPerSecond);
-    Ok(Row { values, step, found: found.map(|number| number * factor), unit, field: field.to_string(), block_bytes })
+    let found = found.map(|number| number * factor);
+    let quartiles = quartiles(value).filter(|_| matches!(unit, Unit::PerSecond | Unit::BytesPerSecond));
+    let quartiles = quartiles.map(|(low, median, high)| (found[1] * low / median, found[1] * high / median));
+    Ok(Row { values, step, found, quartiles, unit, field: field.to_string(), block_bytes })
+}
+
+/// First quartile, median and third of the rates of all repetitions; bytes a second are as much of
+/// theirs.
+fn quartiles(value: &Value) -> Option<(f64, f64, f64)> {
+    let mut rates: Vec<f64> = value["samples"].as_array()?.iter().filter_map(Value::as_f64).collect();
+    rates.sort_by(f64::total_cmp);
+    let at = |share: f64| {
+        let place = share * (rates.len().checked_sub(1)? as f64);
+        let (low, high) = (*rates.get(place.floor() as usize)?, *rates.get(place.ceil() as usize)?);
+        Some(low + (high - low) * place.fract())
+    };
+    Some((at(0.25)?, at(0.5).filter(|median| *median > 0.0)?, at(0.75)?))
 }
 
 /// What is looked at if nobody says.
@@ -182,6 +201,16 @@ mod tests {
             assert!(read(text, Some("nonsense")).expect_err("no such result").to_string().contains("no number nonsense"));
         }
         assert_eq!(records("a,\"b \"\"c\"\", d\"\r\n"), [["a", "b \"c\", d"]]);
+    }
+
+    #[test]
+    fn quartiles_are_those_of_the_repetitions() {
+        let rates = "\"ops_per_s\": {\"min\": 1, \"median\": 3, \"max\": 9}, \"samples\": [9, 1, 2, 3, 4]";
+        let of = |text: &str| row(&serde_json::from_str(text).expect("JSON"), None).expect("a row").quartiles;
+        assert_eq!(of(&format!("{{{rates}}}")), Some((2.0, 4.0)));
+        let moved = format!("{{{rates}, \"mib_per_s\": {{\"min\": 2, \"median\": 6, \"max\": 18}}}}");
+        assert_eq!(of(&moved), Some((4.0 * MIB, 8.0 * MIB)));
+        assert_eq!(of("{\"seconds\": 2}"), None);
     }
 
     #[test]

@@ -46,6 +46,10 @@ pub struct Args {
     /// operations a second, else seconds]
     #[arg(long = "y", value_name = "RESULT")]
     field: Option<String>,
+    /// Boxes instead of lines or bars: half of all repetitions, a line at the median, and from the
+    /// smallest to the largest (results of weft lab show --json and of weft bench run --json)
+    #[arg(long)]
+    boxes: bool,
     /// Where bounds come from: the cluster of Kunkel 2006, or the ceilings of unix or tcp sockets
     #[arg(long, value_name = "WHICH", default_value = "unix", value_parser = ["unix", "tcp", "2006"])]
     hardware: String,
@@ -63,6 +67,8 @@ pub struct Wanted<'w> {
     pub lines: &'w [String],
     /// The result; `None`: the usual one.
     pub field: Option<&'w str>,
+    /// Boxes of repetitions.
+    pub boxes: bool,
 }
 
 /// A picture of a sweep.
@@ -91,8 +97,8 @@ impl Picture {
     }
 }
 
-/// Smallest, median and largest at each place of a line.
-type Points = Vec<(String, [f64; 3])>;
+/// Smallest, median and largest at each place of a line, and quartiles.
+type Points = Vec<(String, [f64; 3], Option<(f64, f64)>)>;
 
 impl Args {
     /// Writes the pictures.
@@ -113,7 +119,7 @@ impl Args {
             "2006" => Facts { meta: Some(meta as f64), data: Some(data as f64), ..CLUSTER_2006 },
             transport => Facts::measured(&ceilings, transport, meta, data),
         };
-        let wanted = Wanted { over: self.over.as_deref(), lines: &self.lines, field: self.field.as_deref() };
+        let wanted = Wanted { over: self.over.as_deref(), lines: &self.lines, field: self.field.as_deref(), boxes: self.boxes };
         let mut all = Vec::new();
         for (path, label) in super::panels(&self.inputs, &self.labels)? {
             let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -215,10 +221,11 @@ fn charts(rows: &[Row], wanted: Wanted<'_>, label: &str, facts: &dyn Fn(usize, u
         let heading = heading(step, members[0]);
         let name = file_name(&[&heading, &family]);
         let frame = Frame::new(&heading, &subtitle).sized(900, 420);
+        let is_number = |key: &str| is_number(key) && !wanted.boxes;
         let bounds = if is_number(over) { bounds(over, step, &members, facts) } else { Vec::new() };
         let chart = match is_number(over) {
             true => Chart::Lines(lines_over(over, frame, members[0], named, bounds)),
-            false => Chart::Bars(bars_over(over, frame, members[0], named)),
+            false => Chart::Bars(bars_over(over, frame, members[0], named, wanted.boxes)),
         };
         Picture { name, chart }
     };
@@ -237,11 +244,11 @@ fn heading(step: &str, row: &Row) -> String {
 /// What was found at each value of the axis, in the order of the rows: rows of the same value are
 /// repetitions.
 fn points(over: &str, rows: &[&Row]) -> Points {
-    let mut points: Vec<(String, Vec<[f64; 3]>)> = Vec::new();
+    let mut points: Vec<(&Row, Vec<[f64; 3]>)> = Vec::new();
     for row in rows {
-        match points.iter_mut().find(|(known, _)| *known == row.values[over]) {
+        match points.iter_mut().find(|(known, _)| known.values[over] == row.values[over]) {
             Some((_, found)) => found.push(row.found),
-            None => points.push((row.values[over].clone(), vec![row.found])),
+            None => points.push((row, vec![row.found])),
         }
     }
     let median = |mut found: Vec<[f64; 3]>| {
@@ -250,11 +257,11 @@ fn points(over: &str, rows: &[&Row]) -> Points {
         let most = found.iter().map(|found| found[2]).fold(f64::MIN, f64::max);
         [least, found[found.len() / 2][1], most]
     };
-    points.into_iter().map(|(at, found)| (at, median(found))).collect()
+    points.into_iter().map(|(row, found)| (row.values[over].clone(), median(found), row.quartiles)).collect()
 }
 
 fn lines_over(over: &str, frame: Frame, row: &Row, named: Vec<(String, Points)>, bounds: Vec<Line>) -> Lines {
-    let has_spread = named.iter().flat_map(|(_, points)| points).any(|(_, found)| found[0] < found[2]);
+    let has_spread = named.iter().flat_map(|(_, points)| points).any(|(_, found, _)| found[0] < found[2]);
     let notes = [(has_spread, SPREAD), (!bounds.is_empty(), BOUNDS)];
     let note: Vec<&str> = notes.into_iter().filter(|(is_there, _)| *is_there).map(|(_, note)| note).collect();
     let frame = frame.with_note(&note.join(" "));
@@ -268,16 +275,17 @@ fn lines_over(over: &str, frame: Frame, row: &Row, named: Vec<(String, Points)>,
     Lines { frame, x, y, lines, marks: Vec::new() }
 }
 
-fn bars_over(over: &str, frame: Frame, row: &Row, named: Vec<(String, Points)>) -> GroupedBars {
+fn bars_over(over: &str, frame: Frame, row: &Row, named: Vec<(String, Points)>, boxes: bool) -> GroupedBars {
     let mut categories: Vec<String> = Vec::new();
-    for (at, _) in named.iter().flat_map(|(_, points)| points) {
+    for (at, ..) in named.iter().flat_map(|(_, points)| points) {
         if !categories.contains(at) {
             categories.push(at.clone());
         }
     }
     let bar = |points: &Points, category: &String| {
-        let (_, [least, median, most]) = points.iter().find(|(at, _)| at == category)?;
-        Some(Bar { value: *median, range: (least < most).then_some((*least, *most)), expected: None })
+        let (_, [least, median, most], quartiles) = points.iter().find(|(at, ..)| at == category)?;
+        let quartiles = quartiles.filter(|_| boxes);
+        Some(Bar { value: *median, range: (least < most).then_some((*least, *most)), expected: None, quartiles })
     };
     let series = named.into_iter().enumerate().map(|(number, (name, points))| BarSeries {
         name,
@@ -300,7 +308,7 @@ fn named_axis(row: &Row) -> &str {
 /// A line through the medians, and a bar from the smallest to the largest at each.
 fn measured((color, (name, points)): (usize, (String, Points))) -> Vec<Line> {
     let color = categorical(color).color;
-    let mut points: Vec<(f64, [f64; 3])> = points.into_iter().filter_map(|(at, found)| Some((number(&at)?, found))).collect();
+    let mut points: Vec<(f64, [f64; 3])> = points.into_iter().filter_map(|(at, found, _)| Some((number(&at)?, found))).collect();
     points.sort_by(|one, other| one.0.total_cmp(&other.0));
     let medians: Vec<(f64, f64)> = points.iter().map(|(at, found)| (*at, found[1])).collect();
     let dots = Line { name: String::new(), color, style: Style::Dots, points: medians.clone() };
@@ -435,9 +443,20 @@ mod tests {
         assert_eq!(bars.iter().map(|picture| picture.name.as_str()).collect::<Vec<_>>(), ["seconds-block-5kib", "seconds-block-1mib"]);
         let Chart::Bars(chart) = &bars[0].chart else { panic!("bars over words") };
         assert_eq!(chart.categories, ["none", "aggregation"]);
-        assert_eq!(chart.series[0].bars[0], Some(Bar { value: 5.0, range: Some((4.0, 6.0)), expected: None }));
+        assert_eq!(chart.series[0].bars[0], Some(Bar { value: 5.0, range: Some((4.0, 6.0)), ..Bar::default() }));
+        let boxed = [("none", [1.0, 2.0, 3.0]), ("write_behind", [4.0, 6.0, 9.0])].map(|(layer, rates)| {
+            let spread = serde_json::json!({ "min": rates[0], "median": rates[1], "max": rates[2] });
+            serde_json::json!({ "server.cache_layer": layer, "phase": "write", "ops_per_s": spread, "samples": rates })
+        });
+        let [Picture { chart: Chart::Bars(chart), .. }] =
+            &pictures(&boxed, Wanted { boxes: true, ..Wanted::default() }, "test").expect("drawn")[..]
+        else {
+            panic!("one picture of boxes")
+        };
+        let drawn: Vec<_> = chart.series[0].bars.iter().flatten().map(|bar| (bar.value, bar.quartiles)).collect();
+        assert_eq!(drawn, [(2.0, Some((1.5, 2.5))), (6.0, Some((5.0, 7.5)))]);
         let keys = ["block".to_string()];
-        let both = pictures(&rows, Wanted { over: Some("cache_layer"), lines: &keys, field: None }, "test").expect("drawn");
+        let both = pictures(&rows, Wanted { over: Some("cache_layer"), lines: &keys, ..Wanted::default() }, "test").expect("drawn");
         let [Picture { chart: Chart::Bars(chart), .. }] = &both[..] else { panic!("one picture of bars") };
         assert_eq!(chart.series.iter().map(|series| series.name.as_str()).collect::<Vec<_>>(), ["block 5KiB", "block 1MiB"]);
     }

@@ -1,0 +1,131 @@
+//! `weft lab` as a person uses it: a plan on directories in turns, interrupted and gone on with.
+
+mod program;
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use program::{fails, ok, weft};
+
+const PLAN: &str = "description = \"names\"\nclients = [1, 2]\n[local]\nrepetitions = 2\n\
+                    [[workload]]\nkind = \"names\"\nfiles = 20\nmeasure = [\"create\", \"remove\"]\n";
+
+/// A folder with a plan and two directories, `a` and `b`.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().expect("a directory");
+    std::fs::write(folder.path().join("names.toml"), PLAN).expect("written");
+    ["a", "b"].iter().for_each(|name| std::fs::create_dir(folder.path().join(name)).expect("made"));
+    folder
+}
+
+fn lab(folder: &Path, words: &[&str]) -> Command {
+    let mut command = weft(["lab"]);
+    command.args(words).current_dir(folder);
+    command
+}
+
+fn run(folder: &Path, words: &[&str]) -> Command {
+    lab(folder, &[&["run", "names.toml", "--path", "a=a", "--path", "b=b"][..], words].concat())
+}
+
+fn lines(folder: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(folder.join("names.jsonl")).expect("results");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn of_kind(lines: &[Value], kind: &str) -> usize {
+    lines.iter().filter(|line| line["is"] == kind).count()
+}
+
+#[test]
+fn a_plan_runs_in_turns_and_goes_on_where_it_was_interrupted() {
+    let folder = folder();
+    let folder = folder.path();
+    let rows: Vec<Value> = serde_json::from_str(&ok(&mut run(folder, &["--json", "--seed", "7"]))).expect("JSON");
+    let all = lines(folder);
+    assert_eq!((of_kind(&all, "session"), of_kind(&all, "run")), (1, 2 * 2 * 2 * 2), "cases, turns, places, steps");
+    let first = &all[0];
+    assert_eq!((&first["schema"], &first["seed"]), (&Value::from(1), &Value::from(7)));
+    assert!(
+        first["environment"]["processors"].as_u64() > Some(0)
+            && !first["environment"]["mounts"][0]["kind"].as_str().expect("a type").is_empty()
+    );
+    // A row for each case, step and place; the second place in pairs with the first.
+    assert_eq!(rows.len(), 2 * 2 * 2);
+    assert_eq!((&rows[0]["place"], &rows[0]["clients"], &rows[0]["phase"]), (&"a".into(), &1.into(), &"create".into()));
+    assert!(rows[0]["ratio_to_first"].is_null() && rows[1]["ratio_to_first"]["median"].as_f64() > Some(0.0));
+    assert_eq!((rows[1]["samples"].as_array().map(Vec::len), &rows[1]["repetitions"]), (Some(2), &2.into()));
+    // The end of a file that a crash has left.
+    let path = folder.join("names.jsonl");
+    let text = std::fs::read_to_string(&path).expect("results");
+    std::fs::write(&path, &text[..text.len() * 3 / 4]).expect("cut");
+    let kept = std::fs::read_to_string(&path).expect("results").matches('\n').count() - 1;
+    ok(&mut run(folder, &[]));
+    let all = lines(folder);
+    assert_eq!(of_kind(&all, "session"), 2);
+    let more = of_kind(&all, "run") - kept;
+    assert!((1..=8).contains(&more), "what was there is not done again: {more} steps were, {kept} were kept");
+    // Nothing is left to do; more turns are asked for; another plan is refused.
+    ok(&mut run(folder, &[]));
+    assert_eq!(of_kind(&lines(folder), "run"), kept + more);
+    ok(&mut run(folder, &["--reps", "3"]));
+    assert_eq!(of_kind(&lines(folder), "run"), kept + more + 8);
+    assert!(fails(&mut run(folder, &["--set", "workload.files=21"])).contains("results of something else (--set)"));
+    assert!(fails(&mut run(folder, &["--seed", "8"])).contains("(seed)"));
+    let left: Vec<_> = ["a", "b"].iter().flat_map(|name| std::fs::read_dir(folder.join(name)).expect("a directory")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_place_that_fails_is_told_and_the_others_go_on() {
+    let folder = folder();
+    let folder = folder.path();
+    let said = fails(&mut run(
+        folder,
+        &["--before-each", "test $WEFT_PLACE != b || ! test -f names.jsonl || test $(grep -c '\"is\":\"run\"' names.jsonl) -lt 6"],
+    ));
+    assert!(said.contains("lost: place b: "), "{said}");
+    let all = lines(folder);
+    let of_a = all.iter().filter(|line| line["is"] == "run" && line["place"] == "a").count();
+    assert!(of_a >= 8, "{of_a} steps of a");
+    assert_eq!(of_kind(&all, "lost"), 1);
+}
+
+#[test]
+fn what_cannot_be_done_is_said_before_anything_is_measured() {
+    let folder = folder();
+    let folder = folder.path();
+    assert!(fails(&mut run(folder, &["--set", "workload.window=8"])).contains("one after the other"));
+    assert!(fails(&mut run(folder, &["--set", "weft.engine=memory,journal"])).contains("several file systems of Weft"));
+    assert!(fails(&mut run(folder, &["--set", "local.restart=true"])).contains("--before-each"));
+    assert!(fails(&mut run(folder, &["--set", "local.within=2"])).contains("is a share"));
+    assert!(fails(&mut lab(folder, &["run", "names.toml", "--path", "a=a", "--path", "a=b"])).contains("two places are called a"));
+    assert!(!folder.join("names.jsonl").exists());
+    // Files of a later version, and of something else, are told so.
+    std::fs::write(folder.join("names.jsonl"), "{\"is\":\"session\",\"schema\":2}\n").expect("written");
+    assert!(fails(&mut lab(folder, &["show", "names.jsonl"])).contains("version 2"));
+    assert!(fails(&mut lab(folder, &["show", "names.toml"])).contains("names.toml"));
+    std::fs::write(folder.join("names.jsonl"), "no results").expect("written");
+    assert!(fails(&mut run(folder, &[])).contains("holds no results"));
+    assert_eq!(std::fs::read_to_string(folder.join("names.jsonl")).expect("there"), "no results");
+}
+
+#[test]
+fn virtual_time_and_models_are_places() {
+    let folder = folder();
+    let folder = folder.path();
+    let words = ["run", "names.toml", "--here", "--virtual", "twin=modern", "--json", "--set", "local.repetitions=1"];
+    let rows: Vec<Value> = serde_json::from_str(&ok(&mut lab(folder, &words))).expect("JSON");
+    let of = |place: &str| rows.iter().filter(|row| row["place"] == place).count();
+    assert_eq!((of("here"), of("twin")), (4, 4), "{rows:?}");
+    assert!(rows.iter().filter(|row| row["place"] == "twin").all(|row| row["ratio_to_first"]["median"].as_f64() > Some(0.0)));
+    let streams =
+        "profile = \"pvs-2009\"\nclients = 2\nservers = 2\n[[workload]]\nkind = \"interleaved\"\nfile = \"4MiB\"\nblock = \"64KiB\"\n";
+    std::fs::write(folder.join("streams.toml"), streams).expect("written");
+    let rows: Vec<Value> =
+        serde_json::from_str(&ok(&mut lab(folder, &["run", "streams.toml", "--model", "old=pvs-2009", "--json"]))).expect("JSON");
+    assert!(rows.len() == 1 && rows[0]["mib_per_s"]["median"].as_f64() > Some(0.0), "{rows:?}");
+}

@@ -1,0 +1,133 @@
+//! In which order cases and places have their turns, and when it is enough.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use weft_bench::{Done, Load, Pace, Turns, Variant};
+use weft_host::output::tell_plainly;
+use weft_workload::{Workload, drawn_order};
+
+use crate::environment::load;
+use crate::results::{Growing, Line, Run};
+
+/// Cases in an order that is drawn.
+pub fn cases(seed: u64, count: usize) -> Vec<usize> {
+    drawn_order(seed, count)
+}
+
+/// Places in a turn of a case: drawn for every other turn, and the other way round in the one
+/// behind it, so that nobody is the first more often than others.
+pub fn places(seed: u64, case: usize, turn: u32, count: usize) -> Vec<usize> {
+    let pair = u64::from(turn.saturating_sub(1) / 2);
+    let mut order = drawn_order(seed.wrapping_add(pair.wrapping_mul(1_000_003)).wrapping_add((case as u64 + 1) << 40), count);
+    if turn.is_multiple_of(2) {
+        order.reverse();
+    }
+    order
+}
+
+/// Seconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Turns of a plan, written down.
+pub struct Written<'w> {
+    pub file: &'w mut Growing,
+    pub loads: &'w [Load],
+    /// Names of the places that take part.
+    pub places: &'w [String],
+    /// And what they are.
+    pub variants: &'w [Variant],
+    pub seed: u64,
+    pub pace: Pace,
+    /// Hosts that take part.
+    pub hosts: usize,
+    /// Where somebody looks on: since when, and turns since then.
+    pub progress: Option<(Instant, u32)>,
+    pub turn: u32,
+}
+
+impl Written<'_> {
+    /// The number of a case.
+    fn case(&self, work: &Workload) -> usize {
+        self.loads.iter().position(|(_, known)| std::ptr::eq(known, work)).unwrap_or(0)
+    }
+
+    /// Turns that are still to be done at least.
+    pub fn missing(&self) -> u32 {
+        let done = |case| self.file.known.turns(case, self.places, self.hosts).1;
+        (0..self.loads.len()).map(|case| self.pace.least.saturating_sub(done(case))).sum()
+    }
+
+    /// Whether a case needs more turns.
+    pub fn is_wanted(&self, case: usize) -> bool {
+        let known = &self.file.known;
+        let whole = known.turns(case, self.places, self.hosts).1;
+        !self.pace.is_enough(whole, &known.rates(case, self.places, self.hosts))
+    }
+
+    fn tell(&self, case: usize, place: &str, one: &Done) {
+        let Some((since, turns)) = self.progress else { return };
+        let rates: Vec<String> = one.phases().map(|(phase, _)| format!("{} {:.0}/s", phase.phase, phase.ops_per_s.median)).collect();
+        let left = f64::from(self.missing()) * since.elapsed().as_secs_f64() / f64::from(turns.max(1));
+        let left = if turns > 1 { format!("; some {:.0} s left at least", left.ceil()) } else { String::new() };
+        let (number, count) = (case + 1, self.loads.len());
+        tell_plainly(&format!("case {number} of {count}, turn {}, {place}: {}{left}", self.turn, rates.join(", ")));
+    }
+}
+
+impl<'w> Turns<'w> for Written<'w> {
+    fn next(&mut self, work: &'w Workload) -> Result<Option<Vec<usize>>> {
+        let case = self.case(work);
+        if !self.is_wanted(case) {
+            return Ok(None);
+        }
+        self.turn = self.file.known.turns(case, self.places, self.hosts).0 + 1;
+        if let Some((_, turns)) = &mut self.progress {
+            *turns += 1;
+        }
+        Ok(Some(places(self.seed, case, self.turn, self.places.len())))
+    }
+
+    fn told(&mut self, work: &'w Workload, variant: usize, one: Done) -> Result<()> {
+        let (case, place) = (self.case(work), self.places[variant].clone());
+        self.tell(case, &place, &one);
+        for (phase, disk) in one.phases() {
+            let run = Run {
+                case: Some(case),
+                parameters: self.loads[case].0.clone(),
+                place: place.clone(),
+                own: self.variants[variant].values.clone(),
+                turn: self.turn,
+                hosts: self.hosts,
+                load: load(),
+                phase,
+                disk: Some(disk),
+            };
+            self.file.add(Line::Run(Box::new(run)))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_drawn_and_balanced() {
+        for turn in (1..40).step_by(2) {
+            let (mut there, back) = (places(7, 3, turn, 3), places(7, 3, turn + 1, 3));
+            there.reverse();
+            assert_eq!(there, back, "turn {turn}");
+        }
+        let firsts: Vec<usize> = (1..40).step_by(2).map(|turn| places(7, 0, turn, 2)[0]).collect();
+        assert!(firsts.contains(&0) && firsts.contains(&1));
+        assert_eq!(places(7, 0, 5, 4), places(7, 0, 5, 4));
+        let mut all = cases(9, 20);
+        assert_ne!(all, cases(10, 20));
+        all.sort_unstable();
+        assert_eq!(all, (0..20).collect::<Vec<_>>());
+    }
+}
