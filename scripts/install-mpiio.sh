@@ -1,6 +1,6 @@
 #!/bin/sh
 # Compiles MPI-IO over libweft for one MPI library and installs it beside libweft, which is installed already: libweft-mpiio-mpich.so
-# or libweft-mpiio-openmpi.so, by which MPI the compiler is of.
+# or libweft-mpiio-openmpi.so, by which MPI the compiler is of. So does it with the library of `weft trace mpi`, libweft-mpitrace-*.so.
 #
 # Usage: install-mpiio.sh MPICC PREFIX [DESTDIR]
 set -eu
@@ -17,4 +17,6 @@ family=$("$mpicc" -E -dM "-I$include" "$here/gateways/mpiio/src/errors.c" |
 # MPI_STATUSES_IGNORE of MPICH is an address that the compiler takes for a short array.
 "$mpicc" -std=gnu11 -O2 -g -Wall -Wextra -Werror -Wno-stringop-overflow -fPIC -fvisibility=hidden -shared -pthread "-I$include" \
     -o "$lib/libweft-mpiio-$family.so" "$here"/gateways/mpiio/src/*.c "-L$lib" -lweft "-Wl,-rpath,$prefix/lib" "-Wl,-soname,libweft-mpiio-$family.so"
-echo "installed libweft-mpiio-$family.so in $lib"
+"$mpicc" -std=gnu11 -O2 -g -Wall -Wextra -Werror -Wno-stringop-overflow -fPIC -fvisibility=hidden -shared -pthread \
+    -o "$lib/libweft-mpitrace-$family.so" "$here"/gateways/mpitrace/src/*.c -ldl "-Wl,-soname,libweft-mpitrace-$family.so"
+echo "installed libweft-mpiio-$family.so and libweft-mpitrace-$family.so in $lib"

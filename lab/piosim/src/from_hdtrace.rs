@@ -20,7 +20,7 @@ pub use cluster::cluster;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use weft_hdtrace::{Entry, Project, State, Time, Trace, topology_paths, trace_file};
+use weft_hdtrace::{Element, Entry, Project, State, Time, Trace, topology_paths, trace_file};
 
 use crate::program::{Access, Application, Command, Datatype, FileId, FileView, Rank, WORLD};
 
@@ -124,6 +124,7 @@ pub fn import(project: &Project, traces: &[Trace]) -> Result<Imported, ImportErr
             open: BTreeMap::new(),
             notes: &mut notes,
             mapped_end: None,
+            matched: matched(trace),
         };
         for entry in &trace.entries {
             if let Entry::State(state) = entry {
@@ -186,6 +187,19 @@ struct RankReader<'a> {
     notes: &'a mut Vec<String>,
     /// End of the last state that became a command.
     mapped_end: Option<Time>,
+    /// What receives from anybody got, by the numbers of their requests.
+    matched: BTreeMap<String, [String; 2]>,
+}
+
+/// What the waits of a trace say of receives that were begun without a sender or a tag.
+fn matched(trace: &Trace) -> BTreeMap<String, [String; 2]> {
+    let states = trace.entries.iter().filter_map(|entry| if let Entry::State(state) = entry { Some(state) } else { None });
+    let waits = states.flat_map(|state| state.data.iter().filter(|element| element.name.eq_ignore_ascii_case("for")));
+    let told = |element: &Element| {
+        let of = |name: &str| element.attribute(name).map(str::to_owned);
+        Some((of("aid")?, [of("fromRank")?, of("fromTag")?]))
+    };
+    waits.filter_map(told).collect()
 }
 
 impl RankReader<'_> {
@@ -213,20 +227,41 @@ impl RankReader<'_> {
         let comm = || self.communicator(state, "cid");
         let bytes = || self.number(state, "size");
         let tag = |name| self.number(state, name);
+        // What failed, and what was said to the ranks of another group, is not done again.
+        if state.attribute("error").is_some() || state.attribute("beyond").is_some() {
+            return Ok(Mapped::Unknown);
+        }
+        let is_null = |name| state.attribute(name) == Some("null");
         let command = match state.name.as_str() {
-            "Send" => {
+            "Send" | "Ssend" | "Bsend" | "Rsend" | "Isend" | "Issend" | "Ibsend" | "Irsend" if !is_null("toRank") => {
                 let (comm, to, tag) = (comm()?, self.number(state, "toRank")?, tag("toTag")?);
                 Command::Send { comm, to, tag, bytes: bytes()?, request: self.optional(state, "aid")? }
             }
-            "Recv" => {
-                let (comm, from, tag) = (comm()?, self.sender(state)?, tag("fromTag")?);
+            "Recv" | "Irecv" if !is_null("fromRank") => {
+                let known = state.attribute("aid").and_then(|request| self.matched.get(request));
+                let state = &match known {
+                    Some([from, tag]) => with(state, &[("fromRank", from), ("fromTag", tag)]),
+                    None => state.clone(),
+                };
+                let (comm, from, tag) = (comm()?, self.sender(state)?, self.number(state, "fromTag")?);
                 Command::Recv { comm, from, tag, request: self.optional(state, "aid")? }
             }
-            "Sendrecv" => {
-                let (comm, to, from) = (comm()?, self.number(state, "toRank")?, self.sender(state)?);
-                Command::Sendrecv { comm, to, send_tag: tag("toTag")?, bytes: bytes()?, from, recv_tag: tag("fromTag")? }
-            }
+            "Sendrecv" | "Sendrecv_replace" => match (is_null("toRank"), is_null("fromRank")) {
+                (true, true) => return Ok(Mapped::Unknown),
+                (false, true) => {
+                    Command::Send { comm: comm()?, to: self.number(state, "toRank")?, tag: tag("toTag")?, bytes: bytes()?, request: None }
+                }
+                (true, false) => Command::Recv { comm: comm()?, from: self.sender(state)?, tag: tag("fromTag")?, request: None },
+                (false, false) => {
+                    let (comm, to, from) = (comm()?, self.number(state, "toRank")?, self.sender(state)?);
+                    Command::Sendrecv { comm, to, send_tag: tag("toTag")?, bytes: bytes()?, from, recv_tag: tag("fromTag")? }
+                }
+            },
             "Wait" => Command::Wait { requests: self.waited_for(state)? },
+            "Waitall" | "Waitany" | "Waitsome" | "Test" | "Testall" | "Testany" | "Testsome" => match self.waited_for(state)? {
+                requests if requests.is_empty() => return Ok(Mapped::Unknown),
+                requests => Command::Wait { requests },
+            },
             "Barrier" => Command::Barrier { comm: comm()? },
             "Bcast" => Command::Bcast { comm: comm()?, root: self.root(state)?, bytes: bytes()? },
             "Reduce" => Command::Reduce { comm: comm()?, root: self.root(state)?, bytes: bytes()? },
@@ -373,6 +408,17 @@ impl RankReader<'_> {
     }
 }
 
+/// The state with other values of some attributes.
+fn with(state: &State, values: &[(&str, &String)]) -> State {
+    let mut state = state.clone();
+    for (name, value) in &mut state.attributes {
+        if let Some((_, other)) = values.iter().find(|(known, _)| known == name) {
+            value.clone_from(other);
+        }
+    }
+    state
+}
+
 /// Calls on an open file that a cluster carries out.
 enum FileCall {
     Close,
@@ -392,14 +438,14 @@ impl FileCall {
         match name {
             "File_close" => Some(FileCall::Close),
             "File_set_view" => Some(FileCall::SetView),
-            "File_read" => transfer(false, false, false),
-            "File_read_at" => transfer(false, false, true),
-            "File_write" => transfer(true, false, false),
-            "File_write_at" => transfer(true, false, true),
-            "File_read_all" => transfer(false, true, false),
-            "File_read_all_at" | "File_read_at_all" => transfer(false, true, true),
-            "File_write_all" => transfer(true, true, false),
-            "File_write_all_at" | "File_write_at_all" => transfer(true, true, true),
+            "File_read" | "File_iread" => transfer(false, false, false),
+            "File_read_at" | "File_iread_at" => transfer(false, false, true),
+            "File_write" | "File_iwrite" => transfer(true, false, false),
+            "File_write_at" | "File_iwrite_at" => transfer(true, false, true),
+            "File_read_all" | "File_read_all_begin" | "File_iread_all" => transfer(false, true, false),
+            "File_read_all_at" | "File_read_at_all" | "File_read_at_all_begin" | "File_iread_at_all" => transfer(false, true, true),
+            "File_write_all" | "File_write_all_begin" | "File_iwrite_all" => transfer(true, true, false),
+            "File_write_all_at" | "File_write_at_all" | "File_write_at_all_begin" | "File_iwrite_at_all" => transfer(true, true, true),
             _ => None,
         }
     }

@@ -10,6 +10,7 @@
 
 mod fetch;
 mod keeper;
+pub mod mpi;
 mod names;
 pub mod nodes;
 mod output;

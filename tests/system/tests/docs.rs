@@ -157,7 +157,7 @@ fn prepared(page: &str, need: &str, shell: &mut Command) -> bool {
             let is_there = available(page, &[Need::Programs(&["mpicc.mpich", "mpiexec.mpich"])]);
             if is_there {
                 ok(Command::new(tree().join("scripts/install-mpiio.sh")).arg("mpicc.mpich").arg(library()));
-                shell.env("PREFIX", library());
+                shell.env("PREFIX", library()).env("WEFT_MPITRACE_LIB", library().join("lib"));
             }
             is_there
         }

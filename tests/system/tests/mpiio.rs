@@ -48,9 +48,11 @@ impl Mpi {
     #[track_caller]
     fn example(&self, name: &str) -> PathBuf {
         let program = self.dir.path().join(name);
-        let source = tree().join("gateways/mpiio/examples").join(format!("{name}.c"));
+        let folders = ["gateways/mpiio/examples", "gateways/mpitrace/examples"];
+        let sources = folders.map(|folder| tree().join(folder).join(format!("{name}.c")));
+        let source = sources.iter().find(|source| source.is_file()).expect("an example");
         let mut compiler = Command::new(format!("mpicc.{}", self.name));
-        ok(compiler.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(source));
+        ok(compiler.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overflow", "-o"]).arg(&program).arg(source));
         program
     }
 
@@ -132,4 +134,60 @@ fn a_list_is_one_request_for_each_server() {
     let found = std::fs::read(copy).unwrap();
     assert_eq!(found.len(), 2 * 160 * 5120);
     assert!((0..).zip(found).all(|(at, byte): (usize, u8)| byte == (at / 5120 * 13 + at % 5120) as u8));
+}
+
+/// A program on Weft is recorded, looked at, and done again by the simulator: every call that it
+/// made is there, and the replay sends as many bytes to the file.
+fn a_recorded_program_is_replayed(mpi: &Mpi) {
+    let fs = FileSystem::up(&["--data", "2"]);
+    let (into, program) = (fs.path("run"), mpi.example("ring"));
+    let mut trace = weft();
+    trace.env("WEFT_MPITRACE_LIB", mpi.dir.path().join("lib")).env("WEFT_FS", fs.state());
+    trace.env("LD_PRELOAD", mpi.dir.path().join(format!("lib/libweft-mpiio-{}.so", mpi.name)));
+    trace.args(["trace", "mpi", "--mpi", mpi.name, "--into"]).arg(&into).arg("--").arg(format!("mpiexec.{}", mpi.name));
+    if mpi.name == "openmpi" {
+        trace.args(["--allow-run-as-root", "--oversubscribe", "-x", "LD_PRELOAD"]);
+    }
+    let said = {
+        let _alone = ONE_JOB.lock().unwrap_or_else(PoisonError::into_inner);
+        ok(trace.args(["-n", "4"]).arg(&program).arg("weft:/blocks"))
+    };
+    // Of each rank: 12 begun messages, 3 waits, 10 other calls.
+    assert!(said.contains("4 ranks, 100 calls"), "{said}");
+    assert!(ok(weft().arg("ls").arg("-l").arg(fs.at("/"))).contains("blocks"));
+    let calls = |paths: &Path, name: &str| {
+        let csv = fs.path("calls.csv");
+        ok(weft().args(["export", "--format", "csv", "--output"]).arg(&csv).arg(paths));
+        let text = std::fs::read_to_string(csv).unwrap();
+        let of_event = |line: &&str| line.split(',').nth(7) == Some(name);
+        text.lines().filter(of_event).map(|line| line.split(',').nth(15).unwrap_or("").to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(calls(&into, "File_write_all"), ["32768"; 4]);
+    assert_eq!(calls(&into, "Waitall").len(), 12);
+    assert_eq!(calls(&into, "Sendrecv").len(), 4);
+    let again = fs.path("again");
+    ok(weft().args(["sim", "run"]).arg(into.join("replay.toml")).arg("--trace").arg(&again));
+    let project = std::fs::read_to_string(again.join("case0-0_client1_1_0.trc")).unwrap();
+    for (name, times) in [("<Send ", 6), ("<Recv ", 6), ("<Wait ", 3), ("<Sendrecv ", 1), ("<Allreduce ", 1), ("<File_write_at_all ", 1)] {
+        assert_eq!(project.matches(name).count(), times, "{name}: {project}");
+    }
+    // The blocks of the view: of rank 1 the second of each four, eight times.
+    assert_eq!(project.matches("size=\"4096\"").count(), 8 + 1, "{project}");
+    // It does nothing for 50 ms before the last barrier, recorded as well as simulated.
+    let rests: u64 = project.split("cycles=\"").skip(1).filter_map(|rest| rest.split('"').next()?.parse::<u64>().ok()).max().unwrap();
+    let barrier: f64 = project.split("<Barrier time=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap().parse().unwrap();
+    assert!(rests >= 50_000 && barrier >= 0.05, "{project}");
+    let picture = fs.path("both.svg");
+    ok(weft().args(["plot", "timeline", "--output"]).arg(&picture).arg(&into).arg(again.join("case0")));
+    assert!(std::fs::metadata(picture).unwrap().len() > 1000);
+}
+
+#[test]
+fn a_recorded_program_of_mpich_is_replayed() {
+    Mpi::mpich("a_recorded_program_of_mpich_is_replayed").iter().for_each(a_recorded_program_is_replayed);
+}
+
+#[test]
+fn a_recorded_program_of_open_mpi_is_replayed() {
+    Mpi::openmpi("a_recorded_program_of_open_mpi_is_replayed").iter().for_each(a_recorded_program_is_replayed);
 }

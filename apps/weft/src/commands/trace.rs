@@ -1,6 +1,8 @@
 //! `weft trace`: switches what the servers and mounts of a running file system record, and shows
 //! how it stands.
 
+mod mpi;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -52,6 +54,9 @@ enum Command {
     Dump(Ending),
     /// List the events that a mask may name; Example: weft trace events
     Events,
+    /// Run a program of MPI and record its calls, rank by rank; Example: weft trace mpi --into run
+    /// -- mpiexec -n 4 ./program
+    Mpi(mpi::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -118,6 +123,7 @@ impl Args {
             Command::Off(ending) => ending.run(common, Traced::end),
             Command::Status(which) => which.run(common),
             Command::Dump(ending) => ending.run(common, Traced::dump),
+            Command::Mpi(mpi) => mpi.run(),
             Command::Events => {
                 let names: Vec<String> = EventTable::builtin().iter().map(|info| info.name.clone()).collect();
                 print(&(names.join("\n") + "\n"))?;

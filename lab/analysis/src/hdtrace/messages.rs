@@ -1,10 +1,10 @@
 //! Messages between ranks: each `Send` with the `Recv` that took it, in the order in which MPI
-//! matches them. Where a rank receives from anybody or with any tag, traces do not say what it got:
-//! of such a rank and communicator no message is shown.
+//! matches them. Where a rank receives from anybody or with any tag, and no wait says what it got,
+//! no message of that rank and communicator is shown.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use weft_hdtrace::{Entry, Project, State, Time};
+use weft_hdtrace::{Element, Entry, Project, State, Time};
 use weft_trace::messages::Message;
 
 use super::Told;
@@ -41,7 +41,11 @@ pub(super) fn put(told: &[Told], of_node: &[usize], processes: &mut [Process], l
         let ring = rings.entry(*node).or_insert(0);
         if let Some(rank) = told.path.get(level).and_then(|name| name.parse().ok()) {
             let at = |time: Time| processes[*node].at(time + trace.time_adjustment);
-            let mut calls = Calls { rank, node: *node, ring: *ring, project, at: &at, ends: &mut ends, begun: BTreeMap::new() };
+            let waits = trace.entries.iter().filter_map(|entry| if let Entry::State(state) = entry { Some(&state.data) } else { None });
+            let got =
+                |element: &Element| Some((element.attribute("aid")?.to_string(), element.attribute("fromRank").map(|_| element.clone())?));
+            let matched = waits.flatten().filter_map(got).collect();
+            let mut calls = Calls { rank, node: *node, ring: *ring, project, at: &at, ends: &mut ends, begun: BTreeMap::new(), matched };
             calls.entries(&trace.entries);
         }
         *ring += 1;
@@ -71,6 +75,8 @@ struct Calls<'a> {
     ends: &'a mut Ends,
     /// Receives that go on beside the program, by the number of their request.
     begun: BTreeMap<String, Vec<usize>>,
+    /// What receives from anybody got, as the waits for them say, by the number of the request.
+    matched: BTreeMap<String, Element>,
 }
 
 impl Calls<'_> {
@@ -84,15 +90,18 @@ impl Calls<'_> {
     }
 
     fn call(&mut self, state: &State) {
-        if matches!(state.name.as_str(), "Send" | "Sendrecv")
+        let sends = ["Send", "Ssend", "Bsend", "Rsend", "Isend", "Issend", "Ibsend", "Irsend"].contains(&state.name.as_str());
+        let does_both = state.name.starts_with("Sendrecv");
+        if (sends || does_both)
             && let Some(key) = self.key(state, "toRank", "toTag", |calls, other, tag| (calls.0, calls.1, other, tag))
         {
             let bytes = state.attribute("size").and_then(|text| text.parse().ok()).unwrap_or(0);
             let end = self.end((self.at)(state.begin), bytes);
             self.ends.sent.entry(key).or_default().push_back(end);
         }
-        if matches!(state.name.as_str(), "Recv" | "Sendrecv") {
-            match self.key(state, "fromRank", "fromTag", |calls, other, tag| (calls.0, other, calls.1, tag)) {
+        let is_null = state.attribute("fromRank") == Some("null");
+        if (does_both || matches!(state.name.as_str(), "Recv" | "Irecv")) && !is_null {
+            match self.key(&self.matched(state), "fromRank", "fromTag", |calls, other, tag| (calls.0, other, calls.1, tag)) {
                 Some(key) => {
                     let end = self.end((self.at)(state.end), 0);
                     if let Some(request) = state.attribute("aid") {
@@ -105,7 +114,7 @@ impl Calls<'_> {
                 }
             }
         }
-        if state.name == "Wait" {
+        if state.name.starts_with("Wait") || state.name.starts_with("Test") {
             let at = (self.at)(state.end);
             for request in state.data.iter().filter_map(|element| element.attribute("aid")) {
                 for receive in self.begun.remove(request).into_iter().flatten() {
@@ -113,6 +122,18 @@ impl Calls<'_> {
                 }
             }
         }
+    }
+
+    /// A receive with the sender and the tag that it got.
+    fn matched(&self, state: &State) -> State {
+        let known = state.attribute("aid").and_then(|request| self.matched.get(request));
+        let mut state = state.clone();
+        for (name, value) in &mut state.attributes {
+            if let Some(got) = known.filter(|_| name.starts_with("from")).and_then(|known| known.attribute(name)) {
+                got.clone_into(value);
+            }
+        }
+        state
     }
 
     fn end(&self, at: u64, bytes: u64) -> End {
