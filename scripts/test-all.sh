@@ -20,7 +20,7 @@ step cargo fmt --all --check
 step cargo clippy --locked --workspace --all-targets -- -D warnings
 # The program and the libraries first: the system tests start them as, and in, processes of their own.
 step cargo build --locked -p weft -p weft-capi -p weft-python -p weft-preload
-step cargo test --locked --workspace
+step cargo xtask tests
 step cargo xtask tidy
 # Links of the documentation lead somewhere.
 step env RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps

@@ -9,6 +9,7 @@ mod fields;
 mod operations;
 mod sim;
 mod size;
+mod tests;
 mod thesis;
 mod tidy;
 mod words;
@@ -57,6 +58,11 @@ enum Command {
     /// Example: cargo xtask size
     #[command(verbatim_doc_comment)]
     Size,
+    /// Builds and runs all tests, several programs of tests at the same time.
+    ///
+    /// Example: cargo xtask tests
+    #[command(verbatim_doc_comment)]
+    Tests(tests::Arguments),
     /// Checks what the compiler does not: ranks of crates, circles of imports, long files,
     /// documents against code, blobs.
     Tidy {
@@ -75,6 +81,7 @@ fn main() -> ExitCode {
             size::print(&tidy::root());
             true
         }
+        Command::Tests(arguments) => tests::run(&arguments),
         Command::Tidy { write } => {
             let root = tidy::root();
             let written = if write { operations::write(&root) } else { Ok(()) };

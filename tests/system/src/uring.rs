@@ -1,20 +1,18 @@
 //! FUSE over io_uring, which only root can switch on, for the whole machine.
 
-use std::sync::{Mutex, MutexGuard};
+use std::fs::File;
 
 use crate::needs::{Need, available, skip};
 
 /// The switch of the kernel.
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Tests of one program take turns.
-static TURN: Mutex<()> = Mutex::new(());
-
 /// While this lives, the kernel offers it to new mounts.
 #[derive(Debug)]
 pub struct Uring {
     before: String,
-    _turn: MutexGuard<'static, ()>,
+    /// Locked: tests take turns, those of other programs too.
+    _turn: File,
 }
 
 impl Uring {
@@ -23,19 +21,21 @@ impl Uring {
         if !available(test, &[Need::Fuse, Need::Root]) {
             return None;
         }
-        let turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let before = std::fs::read_to_string(SWITCH);
-        match before.and_then(|before| std::fs::write(SWITCH, "Y").map(|()| before)) {
-            Ok(before) => Some(Uring { before, _turn: turn }),
+        let switched = File::open(SWITCH).and_then(|turn| {
+            turn.lock()?;
+            let before = std::fs::read_to_string(SWITCH)?;
+            std::fs::write(SWITCH, "Y")?;
+            Ok(Uring { before, _turn: turn })
+        });
+        match switched {
+            Ok(uring) => Some(uring),
             Err(error) => {
                 skip(test, &format!("the kernel has no FUSE over io_uring: {SWITCH}: {error}"));
                 None
             }
         }
     }
-}
 
-impl Uring {
     /// Until this is dropped, the kernel offers it to no new mount.
     pub fn off(&self) {
         std::fs::write(SWITCH, "N").expect("what was switched on can be switched off");
