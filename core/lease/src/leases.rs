@@ -26,6 +26,9 @@ pub struct Leases {
     members: FastMap<Handle, Handle>,
     /// Those that others change: what changes all the time is told under no lease.
     changed: FastMap<Handle, Heat>,
+    /// Of those of which all others have heard, and that nobody was told of since, the one client
+    /// that may believe what it was told: it has changed them itself, and believes its own change.
+    believers: FastMap<Handle, ClientId>,
     /// Sessions of before a restart that may still be believed in, until then.
     before: BTreeSet<ClientId>,
     before_ends: Nanos,
@@ -52,6 +55,7 @@ impl Leases {
             directories: FastMap::default(),
             members: FastMap::default(),
             changed: FastMap::default(),
+            believers: FastMap::default(),
             before: BTreeSet::new(),
             before_ends: Nanos(0),
             next_session: first_session.max(1),
@@ -154,6 +158,7 @@ impl Leases {
         if self.changed.get(&object).is_some_and(|heat| heat.rests(now)) {
             return false;
         }
+        self.believers.remove(&object);
         match self.members.get(&object) {
             Some(known) if *known == dir => return true,
             // It has a name in another directory, too.
@@ -177,13 +182,15 @@ impl Leases {
         self.members.get(&object).copied()
     }
 
-    /// A change by `by` that touches all this is about to be made. True if everybody who might
-    /// believe something else has heard of it: then it must be made now, before anything else.
-    /// False: it must wait; notices are under way ([`Leases::notices`]) to `notify`.
+    /// A change by `by` that touches all this is about to be made. `forgets`: it believes nothing
+    /// of what it touches any more. True if everybody who might believe something else has heard of
+    /// it: then it must be made now, before anything else. False: it must wait; notices are under
+    /// way ([`Leases::notices`]) to `notify`.
     pub fn may_change<'a>(
         &mut self,
         by: ClientId,
         touched: impl IntoIterator<Item = Touched<'a>>,
+        forgets: bool,
         now: Nanos,
         mut notify: impl FnMut(ClientId),
     ) -> bool {
@@ -217,11 +224,15 @@ impl Leases {
                 if let Some(directory) = self.directories.get_mut(&dir) {
                     directory.announced.remove(&key);
                 }
-                // All have forgotten it, and it is not told again soon.
+                // All others have forgotten it, and it is not told again soon.
                 if let Key::Object(object) = key
                     && self.changed.get(&object).is_some_and(|heat| heat.rests(now))
                 {
-                    self.members.remove(&object);
+                    let goes_on = !forgets && self.believers.get(&object).is_none_or(|believer| *believer == by);
+                    match goes_on {
+                        true => drop(self.believers.insert(object, by)),
+                        false => drop((self.believers.remove(&object), self.members.remove(&object))),
+                    }
                 }
             }
         }
@@ -232,8 +243,14 @@ impl Leases {
     fn announce(&mut self, by: ClientId, dir: Handle, key: &Key, now: Nanos, notify: &mut impl FnMut(ClientId)) -> bool {
         let Some(directory) = self.directories.get_mut(&dir) else { return true };
         let told = directory.announced.get(key).map(|announced| &announced.told);
+        let believer = match key {
+            Key::Object(object) => self.believers.get(object),
+            Key::Name(_) | Key::Names => None,
+        };
         let is_told = |holder: &ClientId| told.is_some_and(|told| told.contains(holder));
-        let untold: Vec<ClientId> = directory.holders.iter().copied().filter(|holder| *holder != by && !is_told(holder)).collect();
+        let believes = |holder: &ClientId| believer.is_none_or(|believer| believer == holder);
+        let untold = directory.holders.iter().copied().filter(|holder| *holder != by && believes(holder) && !is_told(holder));
+        let untold: Vec<ClientId> = untold.collect();
         if !untold.is_empty() {
             let ends = match key {
                 Key::Object(object) if *object != dir => {
@@ -332,6 +349,7 @@ impl Leases {
         if self.directories.is_empty() {
             self.members.clear();
         }
+        self.believers.retain(|object, _| self.members.contains_key(object));
         (over, released)
     }
 }

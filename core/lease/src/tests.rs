@@ -17,7 +17,7 @@ fn begun(leases: &mut Leases, client: ClientId, now: Nanos) -> u32 {
 }
 
 fn change(leases: &mut Leases, by: ClientId, touched: Touched<'_>, now: Nanos) -> bool {
-    leases.may_change(by, [touched], now, |_| {})
+    leases.may_change(by, [touched], true, now, |_| {})
 }
 
 #[test]
@@ -132,6 +132,33 @@ fn a_client_that_does_not_listen_forgets_everything() {
     assert!(change(&mut leases, B, Touched::Object(Handle(1000)), Nanos(3)) && leases.grant(A, Handle(4000), Nanos(3)));
 }
 
+/// An object that rests may still be believed by the client that has opened it last.
+#[test]
+fn who_changes_without_forgetting_hears_of_the_next_change() {
+    let mut leases = Leases::new(TERM, 7);
+    let (a, b) = (begun(&mut leases, A, Nanos(0)), begun(&mut leases, B, Nanos(0)));
+    let (mut request, mut now) = (3, 1);
+    let mut hear = |leases: &mut Leases, now: u64| {
+        request += 1;
+        for (client, session) in [(A, a), (B, b)] {
+            leases.renew(client, request, session, leases.notices(client).0, Nanos(now)).expect("a renewal");
+        }
+    };
+    // Until it rests.
+    while leases.grant(A, DIR, Nanos(now)) && leases.grant(B, DIR, Nanos(now)) && leases.tell(DIR, FILE, Nanos(now)) {
+        now += 1;
+        assert!(now < 100 && !change(&mut leases, A, Touched::Object(FILE), Nanos(now)));
+        hear(&mut leases, now);
+        assert!(leases.may_change(A, [Touched::Object(FILE)], false, Nanos(now), |_| {}), "{now}");
+    }
+    assert!(leases.may_change(A, [Touched::Object(FILE)], false, Nanos(now), |_| {}), "the believer's own");
+    assert!(!leases.may_change(B, [Touched::Object(FILE)], false, Nanos(now), |_| {}), "it was told before");
+    assert_eq!((leases.notices(A).1, leases.notices(B).1), (vec![Notice::Object(FILE)], vec![]));
+    hear(&mut leases, now);
+    assert!(leases.may_change(B, [Touched::Object(FILE)], false, Nanos(now), |_| {}));
+    assert!(change(&mut leases, A, Touched::Object(FILE), Nanos(now)), "nobody believes anything of it");
+}
+
 /// What one client believes, and what it has been told and not taken in yet.
 #[derive(Default)]
 struct Believer {
@@ -147,7 +174,7 @@ proptest! {
     /// Objects have values, which changes replace; clients are told values under leases. Nobody who
     /// may still believe what it was told ever believes an old value.
     #[test]
-    fn nobody_believes_an_old_value(steps in proptest::collection::vec((0u8..6, 0u64..3, 0u64..6, 0u64..3), 1..400)) {
+    fn nobody_believes_an_old_value(steps in proptest::collection::vec((0u8..7, 0u64..3, 0u64..6, 0u64..3), 1..400)) {
         let mut leases = Leases::new(100, 1);
         let mut values: FastMap<Handle, u64> = FastMap::default();
         let mut clients: Vec<Believer> = (0..3).map(|_| Believer::default()).collect();
@@ -183,10 +210,15 @@ proptest! {
                         client.believes.insert(object, values.get(&object).copied().unwrap_or(0));
                     }
                 }
-                3 | 4 => {
-                    client.believes.remove(&object);
-                    if leases.may_change(id, [Touched::Object(object)], Nanos(now), |_| {}) {
-                        *values.entry(object).or_default() += 1;
+                3..6 => {
+                    let forgets = what < 5;
+                    if forgets {
+                        client.believes.remove(&object);
+                    }
+                    if leases.may_change(id, [Touched::Object(object)], forgets, Nanos(now), |_| {}) {
+                        let value = values.entry(object).or_default();
+                        *value += 1;
+                        client.believes.get_mut(&object).into_iter().for_each(|known| *known = *value);
                     }
                 }
                 _ => drop(leases.expire(Nanos(now))),
@@ -210,7 +242,7 @@ fn a_crowd_of_holders_hears_of_a_change_one_by_one() {
     let sessions: Vec<u32> = clients().map(|client| begun(&mut leases, client, Nanos(0))).collect();
     assert!(clients().all(|client| leases.grant(client, DIR, Nanos(1))));
     let mut told = 0;
-    assert!(!leases.may_change(A, [Touched::Name(DIR, b"x")], Nanos(2), |_| told += 1));
+    assert!(!leases.may_change(A, [Touched::Name(DIR, b"x")], true, Nanos(2), |_| told += 1));
     assert_eq!(told, HOLDERS);
     let mut released = Vec::new();
     for (client, session) in clients().zip(sessions) {

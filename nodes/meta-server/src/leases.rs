@@ -28,7 +28,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// the request is looked at again when they have heard.
     pub(crate) fn announce(&self, by: ClientId, record: &Record) -> Result<()> {
         let mut leases = self.clients.holders.leases.borrow_mut();
-        if leases.is_idle() || leases.may_change(by, touched(record), self.rt.now(), |client| self.clients.holders.notify(client)) {
+        // Who opens or closes a file goes on with what it knows of it.
+        let forgets = record.open.is_none();
+        if leases.is_idle() || leases.may_change(by, touched(record), forgets, self.rt.now(), |client| self.clients.holders.notify(client))
+        {
             return Ok(());
         }
         Err(Status::Busy)
