@@ -30,6 +30,9 @@ pub(crate) struct Flagged {
     pub(crate) truncating: BTreeSet<Handle>,
     /// Files whose writer was lost: their size must be asked at the data servers. Volatile.
     pub(crate) uncertain: BTreeSet<Handle>,
+    /// Files that were being written when this server ended, until clients have had the time to
+    /// tell that they write to them: one that has not told yet may, whatever is known of the size.
+    pub(crate) unclaimed: BTreeSet<Handle>,
 }
 
 impl Flagged {
@@ -52,12 +55,20 @@ impl Flagged {
         if flags != Flags::default() {
             self.note(handle, Flags::default());
             self.uncertain.remove(&handle);
+            self.unclaimed.remove(&handle);
         }
     }
 
     /// After a restart.
     pub(crate) fn all_writing_are_uncertain(&mut self) {
         self.uncertain = self.writing.clone();
+        self.unclaimed = self.writing.clone();
+    }
+
+    /// Clients have told. Who has not is gone, and may have written since the size was asked for.
+    pub(crate) fn all_are_claimed(&mut self) {
+        let unclaimed = std::mem::take(&mut self.unclaimed);
+        self.uncertain.extend(unclaimed.intersection(&self.writing));
     }
 }
 

@@ -80,6 +80,7 @@ impl State {
     /// Clients have had the time to tell what they have open.
     pub fn end_grace(&mut self) {
         self.opens.grace = Grace::Over;
+        self.flagged.all_are_claimed();
     }
 
     /// Files whose writers were lost and that nobody has asked the data servers about yet.
@@ -97,7 +98,12 @@ impl State {
     /// stable storage, that it is not.
     pub(crate) fn may_be_written(&self, handle: Handle) -> bool {
         let may_have_been = || !self.peek(handle).is_some_and(Inode::is_inline);
-        self.opens.grace == Grace::Lost && may_have_been() || self.is_uncertain(handle)
+        self.opens.grace == Grace::Lost && may_have_been() || self.has_lost_writers(handle)
+    }
+
+    /// True if somebody was writing to the file of whom nothing is known.
+    pub fn has_lost_writers(&self, handle: Handle) -> bool {
+        self.is_uncertain(handle) || self.flagged.unclaimed.contains(&handle)
     }
 
     /// The size of the file is certain again.

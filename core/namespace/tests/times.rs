@@ -6,7 +6,7 @@ mod common;
 use bytes::Bytes;
 use common::*;
 use weft_base::{ClientId, Credentials, DataTime, Handle, RequestId, Status, WallTime};
-use weft_namespace::{InodeFlags, SizePlan};
+use weft_namespace::{InodeFlags, Record, SizePlan, State};
 use weft_wire::ops::*;
 use weft_wire::{Rights, Wire};
 
@@ -59,6 +59,31 @@ fn a_time_stands_against_writes_before_it_whenever_they_are_reported() {
     assert_eq!(m.attr(file).mtime, WallTime(6000), "written after");
     let state = m.look(|state, cx| state.getattr(cx, file)).unwrap();
     assert_eq!(state.attr.mtime_epoch, 2);
+}
+
+/// It was asked how long the file is, for a truncation, and who closed it was the last one known.
+#[test]
+fn after_a_restart_whoever_has_not_told_yet_may_be_writing() {
+    let mut m = Machine::new();
+    let file = m.create(TOP, "f").unwrap();
+    m.open(file, Rights::WRITE, 9).unwrap();
+    let mut state = State::new(settings());
+    m.log.iter().for_each(|record| state.apply(&mut Record::decode(record.clone().into()).unwrap()));
+    m.state = state;
+    m.state.begin_grace(false);
+    m.client = OTHER;
+    m.open(file, Rights::WRITE, 1).unwrap();
+    m.state.made_certain(file);
+    m.change(|state, cx, record| {
+        state.prepare_close(cx, &CloseRequest { handle: file, open_sequence: 1, keeps: Rights::default(), written: None }, record)
+    })
+    .unwrap();
+    let flags = |m: &Machine| m.state.peek(file).unwrap().flags;
+    assert!(flags(&m).has(InodeFlags::WRITING));
+    set_mtime(&mut m, file, WallTime(7));
+    assert!(flags(&m).has(InodeFlags::TOLD), "its data servers must be told");
+    m.state.end_grace();
+    assert_eq!(m.state.uncertain_files(), [file], "it has not told, so it is gone");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
 use weft_base::{Handle, MILLISECOND, Payload, Result, SECOND, Status};
-use weft_namespace::{ContentPlace, Inode, MovePlan, Record, State, WaitingContent};
+use weft_namespace::{ContentPlace, Inode, MovePlan, Record, RequestContext, State, WaitingContent};
 use weft_rt::{Bulk, Disk, FileId, PeerId, ServerRuntime};
 use weft_serving::{ServerError, Service, find_container, make_container};
 use weft_store::objects::{BLOCK_BYTES, CONTAINER_HEADER_BYTES};
@@ -41,6 +41,12 @@ const FULL_NS: u64 = 5 * SECOND;
 const FREED_NS: u64 = 100 * MILLISECOND;
 /// The pause before a file is moved once more, in nanoseconds.
 const AGAIN_NS: u64 = 100 * MILLISECOND;
+/// A copy that has not come by then is refused by its data server, in nanoseconds.
+const COPY_LASTS_NS: i64 = 8 * SECOND as i64;
+/// So long after a copy that nobody has answered another one is sent, by a later life of this
+/// server too: when others write, no copy may come any more. Clocks of servers may differ by what
+/// is left of it.
+const LATE_COPIES_NS: u64 = 10 * SECOND;
 /// How long a data server may take to write a content, in nanoseconds.
 const COPY_NS: u64 = 5 * SECOND;
 
@@ -140,6 +146,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     /// Moves a content to data servers: see the head of this file.
     async fn move_out(self: &Rc<Self>, handle: Handle) -> Result<()> {
+        let mut is_new = false;
         loop {
             let mut record = Record::default();
             let plan = self.state.borrow().plan_move_out(handle, &mut record);
@@ -149,6 +156,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 Some(MovePlan::Announce) => {
                     self.change_in_flow(&mut record);
                     self.make_kept().await?;
+                    is_new = true;
+                }
+                // An earlier life may have sent one.
+                Some(MovePlan::Copy) if !is_new && self.rt.now() < self.shell.started + LATE_COPIES_NS => {
+                    return Err(Status::Busy);
                 }
                 Some(MovePlan::Copy) => break,
             }
@@ -158,9 +170,15 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             let layout = self.state.borrow().inode(handle)?.layout;
             let server = self.shell.introduction.map().data_server(&layout, 0)?;
             let pieces = vec![Piece { offset: 0, bytes: content.len() as u32 }];
-            let request = WriteRequest { handle, index: 0, capability: self.manage(handle), pieces, mtime_epoch: 0, sync: true };
+            let cx = RequestContext { capability_ns: COPY_LASTS_NS, ..self.context(self.shell.caller.client()) };
+            let capability = cx.capability(handle, Rights::WRITE);
+            let request = WriteRequest { handle, index: 0, capability, pieces, mtime_epoch: 0, sync: true };
             let deadline = self.rt.now() + COPY_NS;
-            self.shell.caller.call_with_bulk(server, &request, Bulk::Slices(vec![&content]), deadline).await?;
+            let copied = self.shell.caller.call_with_bulk(server, &request, Bulk::Slices(vec![&content]), deadline).await;
+            if copied.is_err() {
+                self.rt.sleep_until(self.rt.now() + LATE_COPIES_NS).await;
+            }
+            copied?;
         }
         let mut record = Record::default();
         self.state.borrow().prepare_moved_out(handle, &mut record)?;

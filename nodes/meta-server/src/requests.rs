@@ -84,7 +84,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             let has = state.opened_by(header.request.client, handle).map_or(Rights::default(), |(rights, _)| rights);
             // After a restart of this server, files that somebody was writing to: this client may
             // have been the one.
-            let may_have_had = op == Op::Reclaim && state.is_in_grace() && state.is_uncertain(handle);
+            let may_have_had = op == Op::Reclaim && state.is_in_grace() && state.has_lost_writers(handle);
             let may_lock = matches!(op, Op::Lock | Op::LockTest) && state.is_in_grace();
             match (may_have_had, may_lock) {
                 (true, _) => has.with(Rights::WRITE),

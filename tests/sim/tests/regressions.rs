@@ -171,3 +171,18 @@ fn an_answer_with_a_map_may_come_after_a_newer_one() {
     let report = run_plan(&Plan::growing(32_800, None), false);
     assert!(report.is_good(), "{report}");
 }
+
+/// A metadata server was killed while it moved a small file to a data server. Its copy came when the
+/// next life had moved the file and somebody had written to it, and the old bytes were back.
+#[test]
+fn a_copy_of_an_earlier_life_does_not_come_late() {
+    let report = run_plan(&Plan::putting(9978, None), false);
+    assert!(report.is_good(), "{report}");
+}
+
+/// After a restart the size of a file was asked for and its last known writer closed it; one that
+/// had not told yet that it writes was not thought of when a time was set.
+#[test]
+fn a_writer_that_has_not_told_yet_is_thought_of() {
+    stays_good(2847);
+}

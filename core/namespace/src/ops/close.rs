@@ -69,7 +69,7 @@ impl State {
             None => false,
         };
         let others_write = self.opens.has_writer(handle, Some(client));
-        if !writes_on && !others_write && !self.is_uncertain(handle) {
+        if !writes_on && !others_write && !self.has_lost_writers(handle) {
             changed.flags = changed.flags.without(InodeFlags::WRITING).without(InodeFlags::APPENDING);
         }
         // Written bytes are a change even if size and times are the same: caches go by the version.

@@ -163,7 +163,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     /// This server's own capability for the datafiles of a file.
-    pub(crate) fn manage(&self, handle: Handle) -> Capability {
+    pub(super) fn manage(&self, handle: Handle) -> Capability {
         let rights = Rights::READ.with(Rights::WRITE).with(Rights::MANAGE);
         self.context(self.shell.caller.client()).capability(handle, rights)
     }
