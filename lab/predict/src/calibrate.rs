@@ -250,14 +250,7 @@ fn simulate(lab: &Lab, machine: &MachineProfile, probe: &Probe) -> Result<Vec<To
     let set = [&probe.set[..], std::slice::from_ref(&probe.simulated), &machine.settings()].concat();
     let took = |phase: weft_lab_sim::VirtualPhase| {
         let row = phase.results;
-        let number = |key: &str| {
-            row[key].as_f64().with_context(|| {
-                format!(
-                    "a
-        simulated probe has no {key}"
-                )
-            })
-        };
+        let number = |key: &str| row[key].as_f64().with_context(|| format!("a simulated probe has no {key}"));
         let logarithms =
             [number("operations_per_second")?, number("client_cpu_us_per_op")?.max(0.1), number("server_cpu_us_per_op")?.max(0.1)]
                 .map(f64::ln);

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use bytes::{Bytes, BytesMut};
 use weft_base::{Handle, MILLISECOND, Payload, Result, SECOND, Status};
 use weft_namespace::{ContentPlace, Inode, MovePlan, Record, RequestContext, State, WaitingContent};
-use weft_rt::{Bulk, Disk, FileId, PeerId, ServerRuntime};
+use weft_rt::{Bulk, Disk, FileId, PeerId, ServerRuntime, join_all};
 use weft_serving::{ServerError, Service, find_container, make_container};
 use weft_store::objects::{BLOCK_BYTES, CONTAINER_HEADER_BYTES};
 use weft_wire::ops::{FoundContent, LookupManyReply, LookupManyRequest, Piece, ReadInlineReply, ReadInlineRequest, WriteRequest};
@@ -260,15 +260,13 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             (ticket, places)
         };
         async move {
-            let mut contents = Vec::with_capacity(places.len());
-            for place in places {
-                contents.push(match place {
-                    Ok(ContentPlace::Out) => Ok(None),
-                    Ok(ContentPlace::Here(content)) => Ok(Some(content)),
-                    Ok(ContentPlace::Stored { block, bytes }) => self.read_blocks(block, bytes).await.map(Some),
-                    Err(status) => Err(status),
-                });
-            }
+            let read = async |place| match place {
+                Ok(ContentPlace::Out) => Ok(None),
+                Ok(ContentPlace::Here(content)) => Ok(Some(content)),
+                Ok(ContentPlace::Stored { block, bytes }) => self.read_blocks(block, bytes).await.map(Some),
+                Err(status) => Err(status),
+            };
+            let contents = join_all(places.into_iter().map(read)).await;
             self.state.borrow_mut().end_content_io(ticket);
             contents.into_iter().collect()
         }
