@@ -35,4 +35,5 @@ step cargo xtask sim --seeds "$seeds"
 step cargo xtask sim --leases --seeds 0..4000
 step cargo xtask sim --growing --seeds 0..2000
 step cargo xtask sim --split --seeds 0..2000
+step cargo xtask sim --puts --seeds 0..2000
 printf '\nall checks passed\n'
