@@ -200,7 +200,7 @@ fn a_flight_recorder_is_written_after_an_error_a_slow_operation_and_a_signal() {
     let files = |name: &str| node(&trace_quietly(&fs), name)["files"].as_array().map_or(0, Vec::len);
     let before = files("meta0");
     signal(fs.pid("meta0").expect("it runs"), Signal::USR1).expect("it lives");
-    wait_until("the dump after the signal", PATIENCE, || files("meta0") == before + 1);
+    wait_until("the dump after the signal", PATIENCE, || files("meta0") > before);
 
     flight(&["--slower-than", "20ms", "--nodes", "mount*"]);
     make_files(&fs.mnt(), "fast", 2);
