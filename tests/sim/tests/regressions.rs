@@ -172,8 +172,8 @@ fn an_answer_with_a_map_may_come_after_a_newer_one() {
     assert!(report.is_good(), "{report}");
 }
 
-/// A metadata server was killed while it moved a small file to a data server. Its copy came when the
-/// next life had moved the file and somebody had written to it, and the old bytes were back.
+/// A metadata server was killed while it moved a small file to a data server. Its copy came when
+/// the next life had moved the file and somebody had written to it, and the old bytes were back.
 #[test]
 fn a_copy_of_an_earlier_life_does_not_come_late() {
     let report = run_plan(&Plan::putting(9978, None), false);
