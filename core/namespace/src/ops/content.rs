@@ -13,7 +13,7 @@ use crate::{Change, Inode, InodeFlags, Record, RequestContext, State};
 pub enum MovePlan {
     /// A record says that it may have a datafile; when that is on stable storage, plan again.
     Announce,
-    /// All of its content; when that is on stable storage: [`State::prepare_moved`].
+    /// All of its content; when that is on stable storage: [`State::prepare_moved_out`].
     Copy,
 }
 
