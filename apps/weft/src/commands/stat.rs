@@ -82,7 +82,7 @@ impl Args {
 fn row(fs: &Fs, path: &[u8], attr: &Attr) -> Result<Row> {
     let map = fs.client.map();
     let name = |id| map.server(id).map_or_else(|| format!("{id}"), |entry| entry.name.clone());
-    let width = if attr.kind == FileKind::File { u32::from(attr.layout.width) } else { 0 };
+    let width = if attr.kind == FileKind::File && !attr.is_inline() { u32::from(attr.layout.width) } else { 0 };
     let strips = match attr.layout.is_varstrip() {
         true => Some(fs.run_at(path, fs.client.strips(attr.handle, &attr.layout))?.to_string()),
         false => None,
@@ -132,7 +132,9 @@ fn text(row: &Row, attr: &Attr) -> String {
     if row.born_ns.is_some() {
         text += &format!("  born:     {} UTC\n", time_string(attr.born));
     }
-    if attr.kind == FileKind::File {
+    if attr.is_inline() {
+        text += &format!("  takes:    {} at {}, beside its inode\n", human_bytes(row.allocated_bytes), row.metadata_server);
+    } else if attr.kind == FileKind::File {
         text += &format!("  takes:    {} at its data servers\n", human_bytes(row.allocated_bytes));
         let stripes = row.strips.clone().unwrap_or_else(|| human_bytes(row.stripe_bytes.into()));
         text += &format!("  striping: {stripes} on {}\n", row.data_servers.join(", "));
