@@ -173,6 +173,11 @@ impl State {
         self.contents().waiting.range(from..).take(max).map(|(_, waiting)| waiting.clone()).collect()
     }
 
+    /// The number of the first content that waits.
+    pub fn first_content_waiting(&self) -> Option<u64> {
+        self.contents().waiting.keys().next().copied()
+    }
+
     /// The number of the next content that comes.
     pub fn next_content(&self) -> u64 {
         self.contents().next

@@ -67,8 +67,7 @@ static int put_all(int fd, const char *data, size_t bytes, uint64_t at)
         if (put < 0 && errno == EINTR)
             continue;
         if (put <= 0) {
-            if (ftruncate(fd, (off_t)at) != 0)
-                return 0;
+            (void)!ftruncate(fd, (off_t)at);
             return 0;
         }
         done += (size_t)put;
@@ -215,14 +214,23 @@ static lane *opened(state *s)
     return s->lane;
 }
 
-void number(state *s, const char *key, int64_t value)
+/* Begins an attribute; NULL: nothing is recorded. */
+static lane *attribute(state *s, const char *key)
 {
     lane *l = opened(s);
+    if (l) {
+        put_text(l, " ");
+        put_text(l, key);
+        put_text(l, "=\"");
+    }
+    return l;
+}
+
+void number(state *s, const char *key, int64_t value)
+{
+    lane *l = attribute(s, key);
     if (!l)
         return;
-    put_text(l, " ");
-    put_text(l, key);
-    put_text(l, "=\"");
     put_number(l, value);
     put_text(l, "\"");
 }
@@ -263,12 +271,9 @@ char *escaped(char *to, size_t bytes, const char *text)
 void words(state *s, const char *key, const char *value)
 {
     char text[PATH_MAX + 64];
-    lane *l = opened(s);
+    lane *l = attribute(s, key);
     if (!l)
         return;
-    put_text(l, " ");
-    put_text(l, key);
-    put_text(l, "=\"");
     put_text(l, escaped(text, sizeof text, value));
     put_text(l, "\"");
 }

@@ -99,7 +99,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(crate) fn look_after_contents(self: &Rc<Self>) {
         let (state, contents) = (self.state.borrow(), &self.background.contents);
         if contents.file.get().is_some() {
-            if !state.contents_waiting(0, 1).is_empty() {
+            if state.first_content_waiting().is_some() {
                 contents.came.notify();
             }
             if state.lacks_content_room(false) {
@@ -155,7 +155,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 Some(MovePlan::Announce) if self.engine.room() != Room::Plenty => return Err(Status::NoSpace),
                 Some(MovePlan::Announce) => {
                     self.change_in_flow(&mut record);
-                    self.make_kept().await?;
+                    self.make_all_durable().await?;
                     is_new = true;
                 }
                 // An earlier life may have sent one.
@@ -183,16 +183,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let mut record = Record::default();
         self.state.borrow().prepare_moved_out(handle, &mut record)?;
         self.change_in_flow(&mut record);
-        self.make_kept().await
-    }
-
-    /// Everything decided so far survives a power cut, whatever is promised.
-    async fn make_kept(&self) -> Result<()> {
-        if !self.settle().await {
-            return Err(Status::Io);
-        }
-        let synced = self.engine.sync_through(self.engine.last()).await;
-        if self.kept(synced) { Ok(()) } else { Err(Status::Io) }
+        self.make_all_durable().await
     }
 
     // ---- Reading
@@ -320,7 +311,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let upto = self.state.borrow().next_content();
         loop {
             let stored = self.background.contents.stored.wait();
-            if self.state.borrow().contents_waiting(0, 1).first().is_none_or(|content| content.number >= upto) {
+            if self.state.borrow().first_content_waiting().is_none_or(|number| number >= upto) {
                 return self.rt.disk().sync(file).await;
             }
             self.background.contents.came.notify();
@@ -337,7 +328,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         while self.state.borrow().has_freed_contents() {
             self.rt.sleep_until(self.rt.now() + FREED_NS).await;
             let freed = self.state.borrow().freed_contents();
-            if self.make_kept().await.is_err() {
+            if self.make_all_durable().await.is_err() {
                 break;
             }
             self.state.borrow_mut().freed_contents_durable(freed);
