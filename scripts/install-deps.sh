@@ -1,12 +1,13 @@
 #!/bin/sh
 # Installs what building, mounting and testing need and is not there: a C linker and make (build-essential), FUSE's mount helper (fuse3),
-# an NFS client that needs no kernel (libnfs-utils, for the tests of weft nfs only).
+# an NFS client that needs no kernel (libnfs-utils, for the tests of weft nfs only), setfacl (acl, for tests only).
 # The Rust toolchain is yours to choose: see https://rustup.rs
 set -eu
 
 missing=
 command -v cc >/dev/null 2>&1 || missing="$missing build-essential"
 command -v fusermount3 >/dev/null 2>&1 || missing="$missing fuse3"
+command -v setfacl >/dev/null 2>&1 || missing="$missing acl"
 command -v nfs-cp >/dev/null 2>&1 || missing="$missing libnfs-utils"
 
 if [ -n "$missing" ]; then

@@ -99,6 +99,9 @@ impl Layout {
     }
 }
 
+/// A bit of [`Attr::mode`] that `stat` does not show: the object has an access control list, which
+/// counts beside the mode. The bits of the group are its mask.
+pub const MODE_ACL: u32 = 0x2000_0000;
 /// A bit of [`Attr::mode`] that `stat` does not show: the object is sealed and does not change.
 pub const MODE_SEALED: u32 = 0x4000;
 /// Another one: the file was made without a name (`O_TMPFILE`) and has none yet; while it is open
@@ -115,7 +118,7 @@ pub struct Attr {
     pub handle: Handle,
     /// What it is.
     pub kind: FileKind,
-    /// Permission bits with set-id and sticky bits (`0o7777`), [`MODE_SEALED`],
+    /// Permission bits with set-id and sticky bits (`0o7777`), [`MODE_ACL`], [`MODE_SEALED`],
     /// [`MODE_UNNAMED`], [`MODE_INLINE`].
     pub mode: u32,
     /// Owner.

@@ -1,6 +1,6 @@
-//! Who may do what: mode bits, sticky directories, ownership.
+//! Who may do what: access control lists, mode bits, sticky directories, ownership.
 
-use weft_base::{Credentials, Result, Status};
+use weft_base::{Credentials, Handle, MODE_ACL, Result, Status};
 
 use crate::{Inode, MODE_STICKY, State};
 
@@ -10,19 +10,6 @@ pub const READ: u32 = 4;
 pub const WRITE: u32 = 2;
 /// Permission to execute, or to search a directory.
 pub const EXECUTE: u32 = 1;
-
-/// Checks mode bits. The superuser may do everything, but execute only what somebody may execute.
-/// Nothing is checked if the kernel of a mount has done it.
-///
-/// # Errors
-/// [`Status::AccessDenied`].
-pub fn may_access(who: &Credentials, inode: &Inode, wanted: u32) -> Result<()> {
-    if who.checked_by_kernel || allows(who, inode, wanted) { Ok(()) } else { Err(Status::AccessDenied) }
-}
-
-fn allows(who: &Credentials, inode: &Inode, wanted: u32) -> bool {
-    who.allowed_by((inode.mode, inode.uid, inode.gid), inode.is_directory(), wanted)
-}
 
 /// True if this is the owner or the superuser.
 pub(crate) fn owns(who: &Credentials, inode: &Inode) -> bool {
@@ -43,19 +30,37 @@ pub(crate) fn check_owner(who: &Credentials, inode: &Inode, demanded: bool) -> R
 }
 
 impl State {
+    /// Checks the access control list of an object or, if it has none, its mode bits. The superuser
+    /// may do everything, but execute only what somebody may execute. Nothing is checked if the
+    /// kernel of a mount has done it.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`].
+    pub fn may_access(&self, who: &Credentials, handle: Handle, inode: &Inode, wanted: u32) -> Result<()> {
+        let is_allowed = who.checked_by_kernel
+            || match inode.mode & MODE_ACL {
+                0 => who.allowed_by((inode.mode, inode.uid, inode.gid), inode.is_directory(), wanted),
+                _ => self.allows_by_acl(who, handle, inode, wanted),
+            };
+        if is_allowed { Ok(()) } else { Err(Status::AccessDenied) }
+    }
+
     /// Checks that a directory may be searched and, if `write`, its names be changed by this user.
-    pub(crate) fn check_directory(&self, who: &Credentials, dir: &Inode, write: bool) -> Result<()> {
+    pub(crate) fn check_directory(&self, who: &Credentials, handle: Handle, dir: &Inode, write: bool) -> Result<()> {
         if write {
             dir.check_unsealed()?;
         }
-        may_access(who, dir, if write { WRITE | EXECUTE } else { EXECUTE })
+        self.may_access(who, handle, dir, if write { WRITE | EXECUTE } else { EXECUTE })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_base::{FileKind, Layout, WallTime};
+    use weft_base::{FileKind, Layout, ServerId, WallTime};
+    use weft_wire::NameKey;
+
+    use crate::Settings;
 
     fn inode(mode: u32) -> Inode {
         Inode::new(FileKind::File, mode, 10, 20, Layout { stripe_bytes: 4096, width: 1, first: 0, generation: 1 }, WallTime(0))
@@ -78,6 +83,8 @@ mod tests {
             (who(0, 0, &[]), 0o666, EXECUTE, false),
             (who(0, 0, &[]), 0o001, EXECUTE, true),
         ];
+        let state = State::new(Settings { server: ServerId(0), name_key: NameKey([1; 16]), xattr_bytes_max: 0 });
+        let may_access = |who: &Credentials, inode: &Inode, wanted| state.may_access(who, Handle(9), inode, wanted);
         for (who, mode, wanted, expected) in table {
             assert_eq!(may_access(&who, &inode(mode), wanted).is_ok(), expected, "{who:?} {mode:o} {wanted}");
         }

@@ -451,7 +451,7 @@ mod tests {
             Record::decode(out.into()).map(|record| record.changes)
         };
         assert_eq!(with(2), Ok(samples()[1..3].to_vec()));
-        assert_eq!(with(7), Err(Status::NewerExtension));
+        assert_eq!(with(9), Err(Status::NewerExtension));
         assert_eq!(with(0), Err(Status::BadMessage));
         assert_eq!(with(3), Err(Status::BadMessage), "with a value, which it has not");
     }

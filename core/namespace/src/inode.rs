@@ -1,6 +1,8 @@
 //! The inode: what a metadata server keeps for each object.
 
-use weft_base::{Attr, BLOCK_BYTES, DataTime, FileKind, Handle, Layout, MODE_INLINE, MODE_SEALED, Result, Status, WallTime, whole_blocks};
+use weft_base::{
+    Attr, BLOCK_BYTES, DataTime, FileKind, Handle, Layout, MODE_ACL, MODE_INLINE, MODE_SEALED, Result, Status, WallTime, whole_blocks,
+};
 use weft_store::objects::BlockRun;
 use weft_wire::{Reader, Wire};
 
@@ -100,7 +102,7 @@ impl Inode {
         Inode {
             kind,
             flags: InodeFlags::default(),
-            mode: mode & MODE_MASK,
+            mode: mode & (MODE_MASK | MODE_ACL),
             uid,
             gid,
             nlink: 1,
@@ -268,11 +270,14 @@ impl Inode {
 /// Beside the bits of a mode: the time at which the inode was made follows behind it.
 const BORN: u16 = 0x1000;
 
+/// Beside the flags: the mode has the bit [`MODE_ACL`], for which its two bytes have no place.
+const HAS_LIST: u8 = 128;
+
 impl Wire for Inode {
     fn put(&self, out: &mut Vec<u8>) {
         let is_born = self.born != WallTime(0);
         self.kind.put(out);
-        self.flags.0.put(out);
+        (self.flags.0 | if self.mode & MODE_ACL != 0 { HAS_LIST } else { 0 }).put(out);
         (self.mode as u16 | if is_born { BORN } else { 0 }).put(out);
         self.uid.put(out);
         self.gid.put(out);
@@ -293,11 +298,12 @@ impl Wire for Inode {
         }
     }
     fn get(from: &mut Reader) -> Result<Inode> {
-        let (kind, flags, mode) = (Wire::get(from)?, InodeFlags(Wire::get(from)?), u16::get(from)?);
+        let (kind, bits, mode) = (Wire::get(from)?, u8::get(from)?, u16::get(from)?);
+        let (flags, list) = (InodeFlags(bits & !HAS_LIST), if bits & HAS_LIST != 0 { MODE_ACL } else { 0 });
         let mut inode = Inode {
             kind,
             flags,
-            mode: u32::from(mode & !BORN),
+            mode: u32::from(mode & !BORN) | list,
             uid: Wire::get(from)?,
             gid: Wire::get(from)?,
             nlink: Wire::get(from)?,

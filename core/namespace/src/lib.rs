@@ -11,6 +11,7 @@
 //! about 2 us with the encoding of its record, and some 250 bytes of memory for each file.
 
 mod access;
+mod acls;
 mod change;
 mod contents;
 mod directory;
@@ -33,7 +34,8 @@ mod told;
 mod tx;
 mod xattrs;
 
-pub use access::{EXECUTE, READ, WRITE, may_access};
+pub use access::{EXECUTE, READ, WRITE};
+pub use acls::is_for_names;
 pub use change::{Change, OpenChange, Prepared, RECORD_VERSION, Record, encode};
 pub use contents::{ContentPlace, WaitingContent};
 pub use inode::{Inode, InodeFlags, MODE_MASK, MODE_SETGID, MODE_STICKY};

@@ -1,10 +1,11 @@
 //! Extensions of records that say only that they are there: what the record holds makes no sense to
 //! a Weft of before, or would be damaged by it, so it refuses the record by the number.
 
-use weft_base::{MODE_SEALED, Result, extension_header};
+use weft_base::{MODE_ACL, MODE_SEALED, Result, extension_header};
 use weft_wire::Reader;
 
 use crate::Change;
+use crate::acls::is_acl;
 
 /// Has an inode of the distribution `varstrip`.
 const VARSTRIP: u16 = 1;
@@ -12,7 +13,9 @@ const VARSTRIP: u16 = 1;
 const SEALED: u16 = 3;
 /// Has an inode of a file whose content is on this server.
 const INLINE: u16 = 5;
-const TAGS: [u16; 3] = [VARSTRIP, SEALED, INLINE];
+/// Has an access control list.
+const ACL: u16 = 7;
+const TAGS: [u16; 4] = [VARSTRIP, SEALED, INLINE, ACL];
 
 /// Which of them a record has, by tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +24,8 @@ pub(crate) struct Marks([bool; TAGS.len()]);
 impl Marks {
     /// Those that a record with these changes must have.
     pub fn of(changes: &[Change]) -> Marks {
-        Marks([changes.iter().any(has_strips), changes.iter().any(is_sealed), changes.iter().any(is_inline)])
+        let modes = changes.iter().fold(0, |modes, change| modes | mode(change));
+        Marks([changes.iter().any(has_strips), modes & MODE_SEALED != 0, changes.iter().any(is_inline), modes & MODE_ACL != 0])
     }
 
     /// From the extensions of a record, up to its end.
@@ -45,10 +49,12 @@ fn is_inline(change: &Change) -> bool {
     matches!(change, Change::PutInode { inode, .. } if inode.is_inline())
 }
 
-fn is_sealed(change: &Change) -> bool {
+/// The bits of a mode that a change sets.
+fn mode(change: &Change) -> u32 {
     match change {
-        Change::PutInode { inode, .. } => inode.is_sealed(),
-        Change::PutPartition { known, .. } => known.mode & MODE_SEALED != 0,
-        _ => false,
+        Change::PutInode { inode, .. } => inode.mode,
+        Change::PutPartition { known, .. } => known.mode,
+        Change::PutXattr { name, .. } if is_acl(name) => MODE_ACL,
+        _ => 0,
     }
 }

@@ -52,8 +52,7 @@ impl State {
         let (count, map) = (names.len() as u32, map.moved(first, last, to)?);
         let PartitionInode { mode, uid, gid, layout, mtime, ctime, version } = PartitionInode::of(inode);
         let is_all = dir.server() != own && !map.has(own);
-        let hints = self.hint_values(dir).map(|(name, value)| (Bytes::from_static(name.attribute().as_bytes()), value.clone()));
-        let hints = hints.collect();
+        let hints = self.attributes_for_names(dir);
         let give = TxPart::GiveNames { dir, first, last, map: map.clone() };
         let moved = MovedNames { dir, first, last, map: map.clone(), mode, uid, gid, layout, mtime, ctime, version, is_all, hints, names };
         let mut parts = vec![ServerPart { server: own, part: give }, ServerPart { server: to, part: TxPart::TakeNames { names: moved } }];

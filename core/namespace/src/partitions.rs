@@ -3,11 +3,11 @@
 //! with the parent and all extended attributes, is with one of them, the *owner* of the directory.
 
 use weft_base::{Handle, Layout, Result, ServerId, Status, WallTime};
-use weft_layout::{HintName, Hints};
+use weft_layout::Hints;
 use weft_wire::ops::{DirTarget, PartitionMap, TxPart};
 use weft_wire::wire_struct;
 
-use crate::{Change, Inode, Record, ServerPart, State};
+use crate::{Change, Inode, Record, ServerPart, State, is_for_names};
 
 wire_struct! {
     /// What a server that holds names of a directory knows of the directory.
@@ -206,7 +206,7 @@ impl State {
         let attributes: Vec<_> = attributes.collect();
         let (atime, mtime) = (sets_times.0.then_some(atime), sets_times.1.then_some(mtime));
         let part = |server: ServerId| {
-            let is_known = |name: &[u8]| server == dir.server() || HintName::of_attribute(name).is_ok();
+            let is_known = |name: &[u8]| server == dir.server() || is_for_names(name);
             let attributes = attributes.iter().filter(|(name, _)| is_known(name)).cloned().collect();
             ServerPart { server, part: TxPart::ChangePartition { dir, mode, uid, gid, atime, mtime, attributes } }
         };

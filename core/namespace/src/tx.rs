@@ -7,7 +7,7 @@ use weft_base::{Credentials, Handle, MODE_UNNAMED, Result, ServerId, Status, Wal
 use weft_wire::ops::{TxId, TxPart};
 
 use crate::access::check_owner;
-use crate::{Change, Inode, InodeFlags, PartitionInode, Prepared, Record, State, WRITE, may_access};
+use crate::{Change, Inode, InodeFlags, PartitionInode, Prepared, Record, State, WRITE};
 
 /// Names that one inode may have at most.
 const LINKS_MAX: u32 = i32::MAX as u32;
@@ -72,10 +72,14 @@ impl State {
                     Handle::new(self.settings.server, self.next_counter + made - 1)
                 }
                 // The directory that the part before made.
-                TxPart::InheritHints { .. } if made > 0 => Handle::new(self.settings.server, self.next_counter + made - 1),
+                TxPart::InheritHints { hints } if made > 0 => {
+                    self.check_room_of_all(hints)?;
+                    Handle::new(self.settings.server, self.next_counter + made - 1)
+                }
                 TxPart::InheritHints { .. } => return Err(Status::Invalid),
                 TxPart::MakePartition { dir: Handle(0), .. } if made > 0 => Handle::new(self.settings.server, self.next_counter + made - 1),
-                TxPart::MakePartition { dir, .. } => {
+                TxPart::MakePartition { dir, hints, .. } => {
+                    self.check_room_of_all(hints)?;
                     let is_new = dir.server() != self.settings.server && *dir != Handle(0) && self.partition(*dir).is_none();
                     if is_new { *dir } else { return Err(Status::Invalid) }
                 }
@@ -136,7 +140,7 @@ impl State {
                     }
                     if inode.parent() != *parent {
                         // Its entry `..` changes.
-                        may_access(who, inode, WRITE)?;
+                        self.may_access(who, *dir, inode, WRITE)?;
                     }
                     *dir
                 }
@@ -198,7 +202,7 @@ impl State {
     fn check_entry_change(&self, dir: Handle, name: &[u8], leads_to: Option<Handle>, who: &Credentials, conflict: Status) -> Result<()> {
         let inode = self.prepare_partition(dir, conflict)?;
         self.check_holds(dir, name)?;
-        self.check_directory(who, inode, true)?;
+        self.check_directory(who, dir, inode, true)?;
         if self.entry(dir, name).map(|(handle, _)| handle) == leads_to { Ok(()) } else { Err(conflict) }
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use weft_base::{Payload, ROOT_HANDLE, Status};
+use weft_base::{Credentials, Payload, ROOT_HANDLE, Status, mode_with_umask};
 use weft_client::{RenameFlags as NameFlags, SetAttr, XattrFlags};
 use weft_posix::{Gateway, InodeNumber, Listed, Posix, Refusal};
 use weft_rt::{Bulk, ThreadRuntime};
@@ -30,8 +30,10 @@ use crate::threads::Threads;
 const BACKGROUND_REQUESTS: u16 = 64;
 
 mod answers;
+mod wanted;
 
 use answers::{GENERATION, answer, lock_of, refuse_if, reply_xattr, ttls_of};
+use wanted::WANTED;
 
 /// The file system as the kernel sees it.
 pub struct WeftFilesystem<R: ThreadRuntime> {
@@ -53,21 +55,7 @@ impl<R: ThreadRuntime> WeftFilesystem<R> {
 impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     fn init(&self, config: &mut KernelConfig, notifier: &Notifier) {
         self.posix.gateway().begins(notifier);
-        // Each is an improvement that older kernels lack; without it the mount is slower or, for
-        // the mmap one, refuses MAP_SHARED.
-        for wanted in [
-            InitFlags::FUSE_PARALLEL_DIROPS,
-            InitFlags::FUSE_DO_READDIRPLUS,
-            InitFlags::FUSE_READDIRPLUS_AUTO,
-            InitFlags::FUSE_ASYNC_DIO,
-            InitFlags::FUSE_ATOMIC_O_TRUNC,
-            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-            InitFlags::FUSE_CACHE_SYMLINKS,
-            InitFlags::FUSE_AUTO_INVAL_DATA,
-            // Servers clear set-id bits when an owner changes or a file is cut, we when it is
-            // written.
-            InitFlags::FUSE_HANDLE_KILLPRIV,
-        ] {
+        for wanted in WANTED {
             config.add_capabilities(wanted);
         }
         if self.posix.keeps_locks() {
@@ -137,16 +125,17 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         reply.data(&target);
     }
 
-    fn mknod(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, rdev: u32, reply: ReplyEntry) {
+    fn mknod(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, rdev: u32, reply: ReplyEntry) {
         let mut served = self.begin(event::FUSE_OTHER, request, parent);
         let kind = answer!(served, reply, kind_of_mode(mode).ok_or(Status::Invalid));
-        let result = self.run(self.posix.mknod(&credentials(request), self.node(parent), name.as_bytes(), kind, mode & 0o7777, rdev));
+        let result =
+            self.run(self.posix.mknod(&credentials(request), self.node(parent), name.as_bytes(), kind, mode_with_umask(mode, umask), rdev));
         self.reply_entry(served, reply, result);
     }
 
-    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
+    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let served = self.begin(event::FUSE_MKDIR, request, parent);
-        let result = self.run(self.posix.mkdir(&credentials(request), self.node(parent), name.as_bytes(), mode & 0o7777));
+        let result = self.run(self.posix.mkdir(&credentials(request), self.node(parent), name.as_bytes(), mode_with_umask(mode, umask)));
         self.reply_entry(served, reply, result);
     }
 
@@ -209,17 +198,23 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         }
     }
 
-    fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, flags: i32, reply: ReplyCreate) {
+    fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
         let mut served = self.begin(event::FUSE_CREATE, request, parent);
         refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
-        let created = self.run(self.posix.create(&caller(request), self.node(parent), name.as_bytes(), mode & 0o7777, open_how(flags)));
+        let created = self.run(self.posix.create(
+            &caller(request),
+            self.node(parent),
+            name.as_bytes(),
+            mode_with_umask(mode, umask),
+            open_how(flags),
+        ));
         self.reply_created(served, reply, created);
     }
 
-    fn tmpfile(&self, request: &Request, parent: INodeNo, mode: u32, flags: i32, reply: ReplyCreate) {
+    fn tmpfile(&self, request: &Request, parent: INodeNo, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
         let mut served = self.begin(event::FUSE_OTHER, request, parent);
         refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
-        let made = self.run(self.posix.create_unnamed(&caller(request), self.node(parent), mode & 0o7777, open_how(flags)));
+        let made = self.run(self.posix.create_unnamed(&caller(request), self.node(parent), mode_with_umask(mode, umask), open_how(flags)));
         self.reply_created(served, reply, made);
     }
 
@@ -426,10 +421,13 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         reply.statfs(blocks, free, free, stats.inodes + inodes_free, inodes_free, UNIT as u32, 255, UNIT as u32);
     }
 
-    fn setxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, _position: u32, reply: ReplyEmpty) {
+    fn setxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, kills_setgid: bool, reply: ReplyEmpty) {
         let served = self.begin(event::FUSE_OTHER, request, ino);
+        // Whether the caller is in the group of the object only the kernel knows; a server that
+        // checks itself takes him for one who is not.
+        let who = Credentials { checked_by_kernel: !kills_setgid, ..credentials(request) };
         let flags = XattrFlags { create_only: flags & libc::XATTR_CREATE != 0, replace_only: flags & libc::XATTR_REPLACE != 0 };
-        let result = self.run(self.posix.set_xattr(&credentials(request), self.node(ino), name.as_bytes(), value, flags));
+        let result = self.run(self.posix.set_xattr(&who, self.node(ino), name.as_bytes(), value, flags));
         self.reply_done(served, reply, result);
     }
 

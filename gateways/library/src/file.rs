@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weft_base::{Attr, Payload, Status};
+use weft_base::{Attr, Payload, Status, mode_with_umask};
 use weft_client::Fallocate;
 use weft_posix::{InodeNumber, OpenHow, Stable, WriteHow};
 use weft_rt::{Bulk, ThreadRuntime};
@@ -61,7 +61,7 @@ impl<R: ThreadRuntime> FileSystem<R> {
             return refuse("a file that is cut must be open for writing");
         }
         let how = OpenHow { rights, truncate: options.truncate, exclusive: options.exclusive, direct: true, stable: options.stable };
-        let make = options.make.map(|mode| mode & 0o7777 & !self.umask);
+        let make = options.make.map(|mode| mode_with_umask(mode, self.umask));
         let (attr, number) = self.run("open", path, async |posix| posix.open_path(&self.who, path, how, make, !options.no_follow).await)?;
         let how = WriteHow { append: options.append, ..WriteHow::default() };
         Ok(File { fs: self.clone(), path: path.to_vec(), node: InodeNumber::of(attr.handle), number, how })

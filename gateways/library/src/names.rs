@@ -1,7 +1,7 @@
 //! What paths name: made, moved, removed, and their attributes.
 
 use bytes::Bytes;
-use weft_base::{Attr, Status};
+use weft_base::{Attr, Status, mode_with_umask};
 use weft_client::{RenameFlags, SetAttr, XattrFlags};
 use weft_posix::InodeNumber;
 use weft_rt::ThreadRuntime;
@@ -23,7 +23,7 @@ impl<R: ThreadRuntime> FileSystem<R> {
     /// # Errors
     /// As [`weft_client::Client::mkdir`].
     pub fn mkdir(&self, path: &[u8], mode: u32) -> Result<()> {
-        let mode = mode & 0o7777 & !self.umask;
+        let mode = mode_with_umask(mode, self.umask);
         let made = self.run("mkdir", path, async |posix| {
             let (dir, name) = posix.resolve_parent(&self.who, path).await?;
             posix.mkdir(&self.who, dir, &name, mode).await

@@ -220,8 +220,7 @@ impl<R: Runtime> Nfs<R> {
                     // A program keeps what it has open whatever becomes of its mode, and a client
                     // must read what it is to execute.
                     let attr = self.seen(*handle).await?;
-                    let by_mode = (attr.mode, attr.uid, attr.gid);
-                    let may = who.uid == attr.uid || right == Rights::READ && who.allowed_by(by_mode, false, 1);
+                    let may = who.uid == attr.uid || right == Rights::READ && self.posix.may(who, &attr, 1).await?;
                     if !may {
                         return Err(error.into());
                     }

@@ -6,7 +6,7 @@
 //! owner and mode of the file are those by which it was allowed: after a `chmod` the servers decide
 //! again.
 
-use weft_base::{Attr, Credentials, FastMap, Handle, MILLISECOND, Nanos, SECOND};
+use weft_base::{Attr, Credentials, FastMap, Handle, MILLISECOND, MODE_ACL, Nanos, SECOND};
 use weft_wire::Rights;
 
 /// Most files that are open without being used; then the oldest are closed.
@@ -21,9 +21,13 @@ const DONE_NS: u64 = 200 * MILLISECOND;
 /// By what an open was allowed: mode, owner and group of its file.
 pub type Judged = (u32, u32, u32);
 
-/// What opens of a file with these attributes are allowed by.
+/// What opens of a file with these attributes are allowed by. An access control list is none of the
+/// attributes: who changes it changes the time of change, too.
 pub fn judged(attr: &Attr) -> Judged {
-    (attr.mode, attr.uid, attr.gid)
+    match attr.mode & MODE_ACL {
+        0 => (attr.mode, attr.uid, attr.gid),
+        _ => (attr.mode, (attr.ctime.0 >> 32) as u32, attr.ctime.0 as u32),
+    }
 }
 
 #[derive(Debug)]

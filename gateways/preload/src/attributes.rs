@@ -96,7 +96,7 @@ fn allowed(fs: &ProgramFs, attr: &Attr, mode: c_int, flags: c_int) -> Outcome<c_
         // SAFETY: asks for numbers.
         (who.uid, who.gid) = unsafe { (libc::getuid(), libc::getgid()) };
     }
-    if permits(attr, &who, mode as u32) { Ok(0) } else { fail(libc::EACCES) }
+    if permits(fs, attr, &who, mode as u32)? { Ok(0) } else { fail(libc::EACCES) }
 }
 
 /// Changes attributes of what a path leads to.

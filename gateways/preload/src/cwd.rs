@@ -60,7 +60,7 @@ unsafe fn change(begin: &Begin) -> Outcome<c_int> {
     if attr.kind != FileKind::Directory {
         return fail(libc::ENOTDIR);
     }
-    if !permits(&attr, fs.who(), 1) {
+    if !permits(&fs, &attr, fs.who(), 1)? {
         return fail(libc::EACCES);
     }
     enter(InodeNumber::of(attr.handle), resolve::real_path(&begin.shown())?)
@@ -72,7 +72,7 @@ unsafe fn change_open(fd: c_int) -> Outcome<c_int> {
     if attr.kind != FileKind::Directory {
         return fail(libc::ENOTDIR);
     }
-    if !permits(&attr, fs.who(), 1) {
+    if !permits(&fs, &attr, fs.who(), 1)? {
         return fail(libc::EACCES);
     }
     // By the path of its open, if it is still there.

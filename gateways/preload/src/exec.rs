@@ -98,7 +98,7 @@ unsafe fn run_from_weft(begin: &Begin, name: &[u8], argv: Strings, envp: Strings
             return fail(exec_errno(real::execve(path.as_ptr(), argv, envp.as_ptr())));
         }
     };
-    if attr.kind != FileKind::File || !permits(&attr, fs.who(), 1) {
+    if attr.kind != FileKind::File || !permits(&fs, &attr, fs.who(), 1)? {
         return fail(libc::EACCES);
     }
     let fd = opening::open_inside(begin, libc::O_RDONLY | libc::O_CLOEXEC, 0)?;

@@ -50,7 +50,7 @@ unsafe fn mkdir_at(dir: c_int, path: *const c_char, mode: mode_t) -> c_int {
         &begin,
         |path| real::mkdirat(libc::AT_FDCWD, path.as_ptr(), mode),
         |fs, dir, name| {
-            let mode = mode & 0o1777 & !session::umask(fs);
+            let mode = weft_base::mode_with_umask(mode & 0o1777, session::umask(fs));
             Ok(fs.run("mkdir", name, async |posix| posix.mkdir(fs.who(), dir, name, mode).await.map(drop))?)
         },
     )
@@ -65,7 +65,7 @@ unsafe fn mknod_at(dir: c_int, path: *const c_char, mode: mode_t, device: dev_t)
             let bits = if mode & libc::S_IFMT == 0 { libc::S_IFREG } else { mode & libc::S_IFMT };
             let kind = FileKind::from_code((bits >> 12) as u8).filter(|kind| !matches!(kind, FileKind::Directory | FileKind::Symlink));
             let Some(kind) = kind else { return fail(libc::EINVAL) };
-            let mode = mode & 0o7777 & !session::umask(fs);
+            let mode = weft_base::mode_with_umask(mode, session::umask(fs));
             let made =
                 async |posix: &weft_library::PosixLayer<_>| posix.mknod(fs.who(), dir, name, kind, mode, device as u32).await.map(drop);
             Ok(fs.run("mknod", name, made)?)

@@ -83,7 +83,7 @@ fn open_name(fs: &ProgramFs, dir: InodeNumber, name: &[u8], flags: c_int, mode: 
         stable: Stable::of_flags(flags, libc::O_SYNC, libc::O_DSYNC),
         ..OpenHow::direct(rights)
     };
-    let make = (flags & libc::O_CREAT != 0).then(|| mode & 0o7777 & !session::umask(fs));
+    let make = (flags & libc::O_CREAT != 0).then(|| weft_base::mode_with_umask(mode, session::umask(fs)));
     Ok(fs.run("open", name, async |posix| posix.open_name(fs.who(), dir, name, how, make).await)?)
 }
 

@@ -114,14 +114,6 @@ pub(crate) unsafe fn fill_statvfs(to: *mut libc::statvfs, fs: &ProgramFs) -> Out
 
 /// True if these credentials may do all of `wanted` (`R_OK`, `W_OK`, `X_OK`). Servers decide when
 /// it is done; this is for programs that ask before.
-pub(crate) fn permits(attr: &Attr, who: &Credentials, wanted: u32) -> bool {
-    if who.uid == 0 {
-        return wanted & 1 == 0 || attr.kind == FileKind::Directory || attr.mode & 0o111 != 0;
-    }
-    let bits = match () {
-        _ if who.uid == attr.uid => attr.mode >> 6,
-        _ if who.gid == attr.gid || who.groups.contains(&attr.gid) => attr.mode >> 3,
-        _ => attr.mode,
-    };
-    bits & 0o7 & wanted == wanted
+pub(crate) fn permits(fs: &ProgramFs, attr: &Attr, who: &Credentials, wanted: u32) -> Outcome<bool> {
+    Ok(fs.run("access", b"", async |posix| posix.may(who, attr, wanted).await)?)
 }

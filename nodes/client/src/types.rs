@@ -58,7 +58,7 @@ pub struct SetAttr {
 /// How `create` makes and opens a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateOptions {
-    /// Permission bits, the umask applied already.
+    /// Permission bits, and the umask ([`weft_base::mode_with_umask`]).
     pub mode: u32,
     /// Fail if the name exists (`O_EXCL`); otherwise the existing file is opened.
     pub exclusive: bool,

@@ -166,6 +166,47 @@ fn what_a_directory_says_about_its_files_is_known_where_they_are_made() {
     });
 }
 
+#[test]
+fn access_control_lists_of_a_directory_count_where_its_names_are() {
+    let list = |user: u8| {
+        let entry = |tag: u8, may: u8, id: [u8; 4]| [[tag, 0, may, 0], id].concat();
+        let entries = [entry(1, 7, [255; 4]), entry(2, user, [7, 0, 0, 0]), entry(4, 0, [255; 4]), entry(16, 7, [255; 4])];
+        bytes::Bytes::from([vec![2, 0, 0, 0], entries.concat(), entry(32, 0, [255; 4])].concat())
+    };
+    let set = async |client: &TestClient, handle: Handle, attribute: &str, value: bytes::Bytes| {
+        let (create_only, replace_only, who) = (false, false, Credentials::ROOT);
+        let request = SetXattrRequest { handle, name: name(attribute), value, create_only, replace_only, who };
+        client.call(handle.server(), &request).await.expect("a list");
+    };
+    let cluster = Cluster::new(5, usize::from(SERVERS), |_| {});
+    let client = cluster.caller(1);
+    cluster.block_on(|| async move {
+        let (dir, map) = split_directory(&client, "d").await;
+        let user = Credentials { uid: 7, gid: 7, groups: Vec::new(), checked_by_kernel: false };
+        let everywhere = async |nth: usize, expected: Result<u32>| {
+            for server in (0..SERVERS).map(ServerId) {
+                let file = names_of(&map, server).nth(nth).expect("endless");
+                let request = CreateRequest { who: user.clone(), ..create_request(dir, &file, Rights::default()) };
+                let made = client.call(server, &request).await.map(|made| made.state.expect("it is here").attr.mode & 0o7777);
+                assert_eq!(made, expected, "{server}");
+            }
+        };
+        everywhere(0, Err(Status::AccessDenied)).await;
+        set(&client, dir, weft_base::ACL_ACCESS, list(7)).await;
+        everywhere(1, Ok(0o644)).await;
+        set(&client, dir, weft_base::ACL_DEFAULT, list(6)).await;
+        everywhere(2, Ok(0o640)).await;
+        let request = MkdirRequest { at: at(dir), name: name("sub"), mode: 0o777, stripe_bytes: 0, stripe_width: 0, who: user.clone() };
+        let sub = client.call(server_of(&map, "sub"), &request).await.expect("mkdir").state;
+        assert!(!sub.attr.bare && sub.attr.mode & 0o7777 == 0o770 && sub.partitions.is_some_and(|map| map.is_split(sub.attr.handle)));
+        set(&client, dir, weft_base::ACL_ACCESS, list(5)).await;
+        everywhere(3, Err(Status::AccessDenied)).await;
+        let request = RemoveXattrRequest { handle: dir, name: name(weft_base::ACL_ACCESS), who: Credentials::ROOT };
+        client.call(dir.server(), &request).await.expect("it is there");
+        assert_eq!(agreed(&client, dir, "without a list").await, Some(0o770));
+    });
+}
+
 fn nothing(handle: Handle) -> SetAttrRequest {
     SetAttrRequest::of(handle, Credentials::ROOT)
 }

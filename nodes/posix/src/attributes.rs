@@ -1,7 +1,7 @@
 //! Attributes, also extended ones, and the file system as a whole.
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, Handle, Status, set_id_bits};
+use weft_base::{ACL_ACCESS, ACL_DEFAULT, Acl, Attr, Credentials, FileKind, Handle, MODE_ACL, Status, set_id_bits};
 use weft_client::{Error, FsStats, Result, SetAttr, XattrFlags};
 use weft_rt::Runtime;
 use weft_wire::Rights;
@@ -29,7 +29,11 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let seen = self.noted(self.client.getattr_soon(node.handle()).await)?;
         match seen.is_exact {
             true => Ok(self.show(node, seen.attr, changes)),
-            false => Ok(Shown { node, attr: seen.attr, name_ttl_ns: 0, attr_ttl_ns: 0 }),
+            false => {
+                // What was told before says nothing of its extended attributes any more.
+                self.told.end_xattr_change(node.handle());
+                Ok(Shown { node, attr: seen.attr, name_ttl_ns: 0, attr_ttl_ns: 0 })
+            }
         }
     }
 
@@ -61,11 +65,29 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         Shown { node, attr, name_ttl_ns: 0, attr_ttl_ns: self.attr_ttl_ns(&attr) }
     }
 
+    /// A name that leads to an object with these attributes is about to be told: a kernel that
+    /// knows the object already goes on by the access control list of before, unless it hears this.
+    pub(crate) fn forget_old_list(&self, attr: &Attr) {
+        if self.told.may_have_old_list(attr) {
+            self.gateway.forget_attributes(attr.handle);
+        }
+    }
+
     /// True if it may be believed that the object has no extended attributes.
     fn is_bare(&self, node: InodeNumber) -> bool {
         match self.client.keeps_leases() {
             true => self.client.is_bare(node.handle()),
             false => self.told.is_bare(node.handle(), self.now()),
+        }
+    }
+
+    /// True if a kernel may be answered that the object has no access control list. It asks when it
+    /// has attributes of the object that it believes, and believes the list as long as these: what
+    /// counts is whether they told of one.
+    fn has_no_list(&self, node: InodeNumber) -> bool {
+        match self.client.known_directory(node.handle()) {
+            Some((attr, _)) => attr.mode & MODE_ACL == 0,
+            None => self.told.has_no_list(node.handle(), self.now()),
         }
     }
 
@@ -80,13 +102,16 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// Sets an extended attribute.
     ///
     /// # Errors
-    /// As [`weft_client::Client::set_xattr`]; [`Status::NotSupported`] for access control lists and
-    /// the like, which Weft does not have.
+    /// As [`weft_client::Client::set_xattr`]; [`Status::NotSupported`] for `system.` names other
+    /// than those of access control lists.
     pub async fn set_xattr(&self, who: &Credentials, node: InodeNumber, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
         check_supported("setxattr", node.handle(), name)?;
         self.told.begin_xattr_change();
         let result = self.client.set_xattr(who, node.handle(), name, value, flags).await;
         self.told.end_xattr_change(node.handle());
+        if node.is_second() {
+            self.forget_told(node.handle());
+        }
         self.noted(result)
     }
 
@@ -97,11 +122,22 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// `security.selinux` of an object that has no extended attributes.
     pub async fn get_xattr(&self, who: &Credentials, node: InodeNumber, name: &[u8]) -> Result<Bytes> {
         check_supported("getxattr", node.handle(), name)?;
-        if self.is_bare(node) {
+        if self.is_bare(node) || name == ACL_ACCESS.as_bytes() && self.has_no_list(node) {
             let status = if name == SELINUX { Status::NotSupported } else { Status::NoAttribute };
             return Err(Error::local(status, "getxattr", node.handle()));
         }
-        self.noted(self.client.get_xattr(who, node.handle(), name).await)
+        match self.client.get_xattr(who, node.handle(), name).await {
+            // A server of before has no such lists.
+            Err(error) if error.status == Status::NotSupported && is_acl(name) => Err(Error { status: Status::NoAttribute, ..error }),
+            result => {
+                if is_acl(name)
+                    && let Some(other) = self.told.tell_list(node.handle())
+                {
+                    self.gateway.forget_attributes(other);
+                }
+                self.noted(result)
+            }
+        }
     }
 
     /// The names of all extended attributes.
@@ -121,7 +157,29 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::remove_xattr`]; [`Status::NotSupported`] as above.
     pub async fn remove_xattr(&self, who: &Credentials, node: InodeNumber, name: &[u8]) -> Result<()> {
         check_supported("removexattr", node.handle(), name)?;
-        self.noted(self.client.remove_xattr(who, node.handle(), name).await)
+        self.told.begin_xattr_change();
+        let result = self.client.remove_xattr(who, node.handle(), name).await;
+        self.told.end_xattr_change(node.handle());
+        self.noted(result)
+    }
+
+    /// True if this object allows all that is wanted (4: read, 2: write, 1: execute or search), for
+    /// callers that want to know before they do it: its access control list or, if it has none, its
+    /// mode.
+    ///
+    /// # Errors
+    /// Servers that do not answer.
+    pub async fn may(&self, who: &Credentials, attr: &Attr, wanted: u32) -> Result<bool> {
+        let object = (attr.mode, attr.uid, attr.gid);
+        let by_mode = who.allowed_by(object, attr.kind == FileKind::Directory, wanted);
+        if attr.mode & MODE_ACL == 0 || who.uid == 0 {
+            return Ok(by_mode);
+        }
+        match self.client.get_xattr(who, attr.handle, ACL_ACCESS.as_bytes()).await {
+            Ok(value) => Ok(Acl::parse(&value).ok().flatten().map_or(by_mode, |list| list.allows(who, object, wanted))),
+            Err(error) if error.status == Status::NoAttribute => Ok(by_mode),
+            Err(error) => self.noted(Err(error)),
+        }
     }
 
     /// How full the file system is.
@@ -137,10 +195,14 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
 /// until it hears that the file system has none.
 const SELINUX: &[u8] = b"security.selinux";
 
-/// A kernel adds `system.` names for access control lists, which Weft does not have; the answer
-/// needs no server.
+fn is_acl(name: &[u8]) -> bool {
+    [ACL_ACCESS.as_bytes(), ACL_DEFAULT.as_bytes()].contains(&name)
+}
+
+/// Other `system.` names than those of access control lists Weft does not have; the answer needs no
+/// server.
 fn check_supported(operation: &'static str, object: Handle, name: &[u8]) -> Result<()> {
-    match name.starts_with(b"system.") {
+    match name.starts_with(b"system.") && !is_acl(name) {
         true => Err(Error::local(Status::NotSupported, operation, object)),
         false => Ok(()),
     }

@@ -1,7 +1,7 @@
 //! What is told above while this layer keeps leases: it may be believed until others change it, and
 //! then it is made forgotten above before their changes are made.
 
-use weft_base::{Attr, Handle, MILLISECOND, SECOND, ServerId};
+use weft_base::{Attr, Handle, MILLISECOND, MODE_ACL, SECOND, ServerId};
 use weft_rt::{Runtime, join_all, race};
 use weft_wire::ops::LeaseNotice;
 
@@ -26,8 +26,15 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     fn name_ttl_ns(&self, dir: Handle, name: &[u8], attr: &Attr) -> u64 {
         match self.client.keeps_leases() {
             true => self.client.name_holds_ns(dir, name, Some(attr.handle)),
-            false => self.options.ttl_ns,
+            false => self.age_ns(attr),
         }
+    }
+
+    /// How old what is told may become without leases. An open is judged by what was told of the
+    /// mode ([`Posix::open`]), of which an access control list is no part: a kernel keeps the list
+    /// as long as the attributes.
+    fn age_ns(&self, attr: &Attr) -> u64 {
+        if attr.mode & MODE_ACL == 0 { self.options.ttl_ns } else { 0 }
     }
 
     /// For how many nanoseconds a name, and the attributes of what it leads to, may be believed.
@@ -43,7 +50,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         match self.sealed_ttl_ns(attr) {
             Some(ttl_ns) => ttl_ns,
             None if self.client.keeps_leases() => self.client.attr_holds_ns(attr),
-            None => self.options.ttl_ns,
+            None => self.age_ns(attr),
         }
     }
 

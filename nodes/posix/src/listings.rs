@@ -77,6 +77,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             for entry in &entries[first..] {
                 added = true;
                 let tell = |attr: &&Attr| self.told.tell_name(listing.dir, &entry.name, attr, page.xattr_changes, now);
+                entry.attr.iter().for_each(|attr| self.forget_old_list(attr));
                 let shown = entry.attr.as_ref().filter(tell).map(|attr| (attr, self.ttls_ns(listing.dir, &entry.name, attr)));
                 if add(Listed { cookie: entry.cookie, name: &entry.name, node: InodeNumber::of(entry.handle), kind: entry.kind, shown }) {
                     return Ok(());

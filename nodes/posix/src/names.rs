@@ -24,6 +24,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         };
         let seen = self.noted(found)?;
         let (attr, now) = (seen.attr, self.now());
+        self.forget_old_list(&attr);
         let stays = self.options.is_dataset && attr.is_sealed();
         if stays || self.told.tell_name(dir, name, &attr, changes, now) {
             // Who wants a size that cannot be had asks for it, and waits.
@@ -46,7 +47,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     }
 
     /// Makes a file, pipe, socket or device without opening it, with these permission bits (the
-    /// umask applied already).
+    /// umask, [`weft_base::mode_with_umask`]).
     ///
     /// # Errors
     /// As [`weft_client::Client::mknod`].
@@ -56,7 +57,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         self.made(dir, name, changes, made)
     }
 
-    /// Makes a directory with these permission bits (the umask applied already).
+    /// Makes a directory with these permission bits (and the umask,
+    /// [`weft_base::mode_with_umask`]).
     ///
     /// # Errors
     /// As [`weft_client::Client::mkdir`].
@@ -97,6 +99,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// What is told of a name that this gateway has made.
     pub(crate) fn show_name(&self, dir: InodeNumber, name: &[u8], attr: Attr, changes: XattrCount) -> Shown {
         let now = self.now();
+        self.forget_old_list(&attr);
         let is_sure = self.told.tell_name(dir.handle(), name, &attr, changes, now);
         if !is_sure {
             self.told.tell(&attr, changes, now);

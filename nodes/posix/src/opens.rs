@@ -43,8 +43,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         Ok(Opened { number, caching, hears_closes })
     }
 
-    /// Makes a file with these permission bits (the umask applied already) and opens it. The caller
-    /// believes that there is no such name.
+    /// Makes a file with these permission bits (and the umask, [`weft_base::mode_with_umask`]) and
+    /// opens it. The caller believes that there is no such name.
     ///
     /// # Errors
     /// [`Status::Exists`] if it is to be new; [`Status::Stale`] if there is one and the path must

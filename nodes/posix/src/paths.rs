@@ -111,7 +111,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     }
 
     /// Opens the file that a name leads to. With `make` it is made if there is no such name, with
-    /// these permission bits (the umask applied already).
+    /// these permission bits (and the umask, [`weft_base::mode_with_umask`]).
     ///
     /// # Errors
     /// As [`weft_client::Client::create`], [`weft_client::Client::lookup`] and

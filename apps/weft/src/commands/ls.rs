@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde::Serialize;
-use weft_base::{Attr, FileKind, WallTime};
+use weft_base::{Attr, FileKind, MODE_ACL, WallTime};
 use weft_client::DirItem;
 use weft_host::connect::{Common, Fs, kind_letter, kind_word, open_all};
 use weft_host::output::{Table, print, print_json, show_name};
@@ -143,7 +143,7 @@ fn row(fs: &Fs, path: &[u8], item: &DirItem) -> Result<Row> {
     })
 }
 
-/// `drwxr-xr-x`, as `ls -l` writes it.
+/// `drwxr-xr-x`, as `ls -l` writes it, with a `+` if there is an access control list, too.
 pub fn mode_string(attr: &Attr) -> String {
     let mut text = String::from(kind_letter(attr.kind));
     let special = [(0o4000, 's'), (0o2000, 's'), (0o1000, 't')];
@@ -157,6 +157,9 @@ pub fn mode_string(attr: &Attr) -> String {
             (true, true) => letter,
             (true, false) => letter.to_ascii_uppercase(),
         });
+    }
+    if attr.mode & MODE_ACL != 0 {
+        text.push('+');
     }
     text
 }

@@ -12,7 +12,7 @@ use weft_wire::ops::{
 use weft_wire::{Capability, Rights};
 
 use crate::access::must_own_entries;
-use crate::{Change, EXECUTE, Inode, InodeFlags, MODE_MASK, Record, RequestContext, State, may_access};
+use crate::{Change, EXECUTE, Inode, InodeFlags, MODE_MASK, Record, RequestContext, State};
 
 /// Its datafiles are made before it has a name: whoever removes it by Weft's own operations finds
 /// all of them.
@@ -43,7 +43,7 @@ impl State {
     /// [`Status::AccessDenied`], [`Status::NotReady`], and as [`State::directory`].
     pub fn classic_look(&self, request: &ClassicDirectoryRequest) -> Result<ClassicDirectoryReply> {
         let dir = self.classic_directory(request.dir)?;
-        may_access(&request.who, dir, EXECUTE)?;
+        self.may_access(&request.who, request.dir, dir, EXECUTE)?;
         let place = &self.placement;
         if place.generation == 0 {
             return Err(Status::NotReady);
@@ -68,7 +68,7 @@ impl State {
         if request.count > RESERVED_MAX {
             return Err(Status::TooBig);
         }
-        self.check_directory(&request.who, self.classic_directory(request.dir)?, true)?;
+        self.check_directory(&request.who, request.dir, self.classic_directory(request.dir)?, true)?;
         let first = self.next_counter;
         let last = first + u64::from(request.count);
         record.changes.push(Change::PutCounter { next: last });
@@ -87,7 +87,7 @@ impl State {
         record: &mut Record,
     ) -> Result<ClassicMakeMetafileReply> {
         let dir = self.classic_directory(request.dir)?;
-        self.check_directory(&request.who, dir, true)?;
+        self.check_directory(&request.who, request.dir, dir, true)?;
         let handle = self.next_handle();
         let inode = Inode::new(FileKind::File, 0, request.who.uid, request.who.gid, dir.layout, cx.now);
         record.changes.push(Change::PutInode { handle, inode: Inode { nlink: 0, flags: FLAGS, ..inode } });
@@ -118,7 +118,7 @@ impl State {
         let (dir_handle, handle) = (request.at.dir, request.capability.handle);
         let dir = self.classic_directory(request.at.dir)?;
         check_name(&request.name)?;
-        self.check_directory(&request.who, dir, true)?;
+        self.check_directory(&request.who, dir_handle, dir, true)?;
         self.transactions.locks.check_write_name(dir_handle, &request.name)?;
         if self.entry(dir_handle, &request.name).is_some() {
             return Err(Status::Exists);
@@ -155,7 +155,7 @@ impl State {
     ) -> Result<ClassicRemoveEntryReply> {
         let dir = self.classic_directory(request.at.dir)?;
         check_name(&request.name)?;
-        self.check_directory(&request.who, dir, true)?;
+        self.check_directory(&request.who, request.at.dir, dir, true)?;
         self.transactions.locks.check_write_name(request.at.dir, &request.name)?;
         let (handle, _) = self.entry(request.at.dir, &request.name).ok_or(Status::NotFound)?;
         let inode = self.inode(handle)?;

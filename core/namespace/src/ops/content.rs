@@ -56,7 +56,7 @@ impl State {
         if request.content.is_none() || !inode.is_inline() || inode.flags.has(InodeFlags::HAS_DATA) {
             return Ok(None);
         }
-        self.check_open(inode, Rights::WRITE, &request.who)?;
+        self.check_open(handle, inode, Rights::WRITE, &request.who)?;
         self.check_kept(handle, inode)?;
         self.check_writable(handle, inode)?;
         self.check_readable(handle, inode)?;

@@ -1,12 +1,12 @@
 //! Create: a file, symlink, pipe, socket or device, opened at once if that is wanted.
 
-use weft_base::{Attr, FileKind, Handle, Layout, MODE_UNNAMED, Result, Status, check_name};
+use weft_base::{Attr, FileKind, Handle, Layout, MODE_ACL, MODE_UNNAMED, Result, Status, check_name};
 use weft_layout::{Strips, first_data_server};
 use weft_wire::Rights;
 use weft_wire::ops::{CreateReply, CreateRequest, DirChange};
 
 use super::open::{check_out, written_with};
-use crate::{Change, EXECUTE, Inode, MODE_SETGID, OpenChange, Record, RequestContext, State, may_access};
+use crate::{Change, EXECUTE, Inode, MODE_SETGID, OpenChange, Record, RequestContext, State};
 
 /// Longest target of a symlink in bytes (`PATH_MAX` of Linux without its NUL).
 const TARGET_BYTES_MAX: usize = 4095;
@@ -26,7 +26,7 @@ impl State {
         if !Rights::OF_OPENS.contains(request.open) {
             return Err(Status::Invalid);
         }
-        may_access(&request.who, dir, EXECUTE)?;
+        self.may_access(&request.who, dir_handle, dir, EXECUTE)?;
         let is_unnamed = request.unnamed == Some(true);
         if is_unnamed {
             self.check_unnamed(request)?;
@@ -36,7 +36,7 @@ impl State {
                 return self.create_existing(cx, request, handle, kind, record);
             }
         }
-        self.check_directory(&request.who, dir, true)?;
+        self.check_directory(&request.who, dir_handle, dir, true)?;
         let (mut inode, strips) = self.new_inode(cx, request, dir)?;
         if is_unnamed {
             (inode.nlink, inode.mode) = (0, inode.mode | MODE_UNNAMED);
@@ -51,12 +51,20 @@ impl State {
             }
             record.open = Some(OpenChange::Open { client, handle, rights, sequence: request.open_sequence });
         }
+        let has_acl = inode.mode & MODE_ACL != 0;
+        if has_acl {
+            self.put_inherited_acls(dir_handle, handle, &inode, record)?;
+        }
         let reply = CreateReply {
             created: true,
             handle,
             kind: request.kind,
             // Nobody else knows the object yet.
-            state: Some(weft_wire::ops::FileState { attr: Attr { bare: true, ..inode.attr(handle) }, ask_data: None, partitions: None }),
+            state: Some(weft_wire::ops::FileState {
+                attr: Attr { bare: !has_acl, ..inode.attr(handle) },
+                ask_data: None,
+                partitions: None,
+            }),
             capability: opened.then(|| cx.capability(handle, request.open)),
             dir: if is_unnamed { DirChange::NONE } else { DirChange { version: dir.version + 1, time: cx.now } },
         };
@@ -102,7 +110,7 @@ impl State {
         }
         let inherits_group = dir.mode & MODE_SETGID != 0;
         let gid = if inherits_group { dir.gid } else { who.gid };
-        let mut mode = request.mode;
+        let mut mode = self.mode_in(request.at.dir, request.mode);
         // Nobody gets a set-group-id program of a group that he is not in.
         if mode & (MODE_SETGID | 0o010) == MODE_SETGID | 0o010 && who.uid != 0 && !who.in_group(gid) {
             mode &= !MODE_SETGID;

@@ -3,7 +3,7 @@
 use weft_base::{FileKind, Handle, MODE_UNNAMED, Result, Status, WallTime, check_name};
 use weft_wire::ops::{FileState, LinkRequest, TxPart};
 
-use crate::{Change, EXECUTE, Inode, InodeFlags, Record, RequestContext, ServerPart, State, may_access};
+use crate::{Change, EXECUTE, Inode, InodeFlags, Record, RequestContext, ServerPart, State};
 
 impl State {
     /// The parts of a new name for an object.
@@ -14,7 +14,7 @@ impl State {
     pub fn plan_link(&self, request: &LinkRequest) -> Result<Vec<ServerPart>> {
         let dir = self.directory(&request.to, &request.to_name)?;
         check_name(&request.to_name)?;
-        may_access(&request.who, dir, EXECUTE)?;
+        self.may_access(&request.who, request.to.dir, dir, EXECUTE)?;
         self.transactions.locks.check_write_name(request.to.dir, &request.to_name)?;
         if self.entry(request.to.dir, &request.to_name).is_some() {
             return Err(Status::Exists);

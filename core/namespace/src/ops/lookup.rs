@@ -20,7 +20,7 @@ impl State {
     }
 
     pub(super) fn search(&self, who: &Credentials, at: &DirTarget) -> Result<Searched> {
-        self.check_directory(who, self.known_directory(at)?, false)?;
+        self.check_directory(who, at.dir, self.known_directory(at)?, false)?;
         Ok(Searched(at.dir))
     }
 

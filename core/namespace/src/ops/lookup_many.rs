@@ -37,7 +37,7 @@ impl State {
         if inode.is_some_and(Inode::is_inline) && request.contents != Some(true) {
             return Ok(FoundName { handle, kind, state: None, read: None });
         }
-        let is_readable = inode.is_some_and(|inode| self.check_open(inode, Rights::READ, &request.who).is_ok());
+        let is_readable = inode.is_some_and(|inode| self.check_open(handle, inode, Rights::READ, &request.who).is_ok());
         let read = is_readable.then(|| cx.capability(handle, Rights::READ));
         Ok(FoundName { handle, kind, state, read })
     }

@@ -5,7 +5,7 @@ use weft_base::{Attr, FileKind, Handle, Layout, Result, ServerId, Status, check_
 use weft_layout::{HintName, Hints, directory_server};
 use weft_wire::ops::{FileState, MkdirRequest, PartitionMap, TxPart};
 
-use crate::{EXECUTE, Inode, MODE_SETGID, RequestContext, ServerPart, State, may_access};
+use crate::{EXECUTE, Inode, MODE_SETGID, RequestContext, ServerPart, State};
 
 impl State {
     /// The parts of a new directory: its name here, itself where its place is.
@@ -16,14 +16,14 @@ impl State {
     pub fn plan_mkdir(&self, request: &MkdirRequest) -> Result<Vec<ServerPart>> {
         let (dir, who) = (self.directory(&request.at, &request.name)?, &request.who);
         check_name(&request.name)?;
-        may_access(who, dir, EXECUTE)?;
+        self.may_access(who, request.at.dir, dir, EXECUTE)?;
         self.transactions.locks.check_write_name(request.at.dir, &request.name)?;
         if self.entry(request.at.dir, &request.name).is_some() {
             return Err(Status::Exists);
         }
-        self.check_directory(who, dir, true)?;
+        self.check_directory(who, request.at.dir, dir, true)?;
         let inherits_group = dir.mode & MODE_SETGID != 0;
-        let mode = if inherits_group { request.mode | MODE_SETGID } else { request.mode };
+        let mode = self.mode_in(request.at.dir, request.mode) | if inherits_group { MODE_SETGID } else { 0 };
         let (uid, gid) = (who.uid, if inherits_group { dir.gid } else { who.gid });
         let layout = self.directory_layout(request, dir)?;
         let make = TxPart::MakeDirectory { parent: request.at.dir, mode, uid, gid, layout };
@@ -31,7 +31,8 @@ impl State {
         let (dir, name) = (request.at.dir, request.name.clone());
         let insert = TxPart::InsertEntry { dir, name, handle: Handle(0), kind: FileKind::Directory, replaces: None };
         let mut parts = vec![ServerPart { server: self.settings().server, part: insert }, ServerPart { server, part: make }];
-        let hints = self.inherited_hints(request);
+        let mut hints = self.inherited_hints(request);
+        hints.extend(self.inherited_acls(request.at.dir, FileKind::Directory, mode));
         if let Some(map) = self.map_of_new(server, &known_hints(&hints)) {
             let part = |server: ServerId| {
                 let (map, hints) = (map.clone(), hints.clone());

@@ -4,7 +4,7 @@ use weft_base::{ClientId, Credentials, FileKind, Handle, MODE_INLINE, Result, St
 use weft_wire::Rights;
 use weft_wire::ops::{OpenReply, OpenRequest};
 
-use crate::{Change, Inode, InodeFlags, OpenChange, READ, Record, RequestContext, State, WRITE, may_access};
+use crate::{Change, Inode, InodeFlags, OpenChange, READ, Record, RequestContext, State, WRITE};
 
 impl State {
     /// Opens a file. The request's wish to truncate is not looked at: the server truncates first.
@@ -24,7 +24,7 @@ impl State {
     ///
     /// # Errors
     /// As [`State::prepare_open`].
-    pub fn check_open(&self, inode: &Inode, rights: Rights, who: &Credentials) -> Result<()> {
+    pub fn check_open(&self, handle: Handle, inode: &Inode, rights: Rights, who: &Credentials) -> Result<()> {
         match inode.kind {
             FileKind::File => {}
             FileKind::Directory => return Err(Status::IsDirectory),
@@ -38,7 +38,7 @@ impl State {
         if write != 0 {
             inode.check_unsealed()?;
         }
-        may_access(who, inode, read | write)
+        self.may_access(who, handle, inode, read | write)
     }
 
     /// Checks that what other clients have open does not exclude this.
@@ -72,7 +72,7 @@ impl State {
     ) -> Result<OpenReply> {
         // Also if the client has it open already: that was perhaps another of its users. Its
         // renewals of a capability ask as the kernel.
-        self.check_open(inode, rights, who)?;
+        self.check_open(handle, inode, rights, who)?;
         self.check_kept(handle, inode)?;
         self.check_others(cx.client, handle, rights)?;
         self.check_readable(handle, inode)?;

@@ -5,7 +5,7 @@ use weft_base::Result;
 use weft_wire::ops::{DirEntry, ReadDirReply, ReadDirRequest};
 
 use crate::directory::Entry;
-use crate::{EXECUTE, READ, RequestContext, State, may_access};
+use crate::{EXECUTE, READ, RequestContext, State};
 
 /// Encoded size of an entry without its name and state, in bytes.
 const ENTRY_BYTES: usize = 4 + 8 + 1 + 8 + 1;
@@ -25,10 +25,10 @@ impl State {
     /// [`State::directory`].
     pub fn readdir(&self, cx: &RequestContext<'_>, request: &ReadDirRequest) -> Result<ReadDirReply> {
         let (inode, last) = self.directory_behind(&request.at, request.cookie)?;
-        may_access(&request.who, inode, READ)?;
+        self.may_access(&request.who, request.at.dir, inode, READ)?;
         self.transactions.locks.check_read_inode(request.at.dir)?;
         // Attributes of entries are for those who may search the directory.
-        let with_state = request.with_state && may_access(&request.who, inode, EXECUTE).is_ok();
+        let with_state = request.with_state && self.may_access(&request.who, request.at.dir, inode, EXECUTE).is_ok();
         let bytes_max = (request.bytes_max as usize).min(REPLY_BYTES_MAX);
         let mut reply = ReadDirReply { entries: Vec::new(), until: last, parent: inode.parent() };
         let Some(directory) = self.directories.get(&request.at.dir) else { return Ok(reply) };

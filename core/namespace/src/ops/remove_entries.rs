@@ -9,7 +9,7 @@ use weft_wire::ops::{DirChange, LeftEntry, REMOVALS_MAX, RemoveEntriesReply, Rem
 
 use crate::access::must_own_entries;
 use crate::directory::Entry;
-use crate::{Change, READ, Record, RequestContext, State, may_access};
+use crate::{Change, READ, Record, RequestContext, State};
 
 /// A slice that is being removed.
 struct Slice<'a> {
@@ -38,8 +38,8 @@ impl State {
     ) -> Result<RemoveEntriesReply> {
         let RemoveEntriesRequest { at, cookie, entries_max, who } = request;
         let (inode, end) = self.directory_behind(at, *cookie)?;
-        self.check_directory(who, inode, true)?;
-        may_access(who, inode, READ)?;
+        self.check_directory(who, at.dir, inode, true)?;
+        self.may_access(who, at.dir, inode, READ)?;
         self.transactions.locks.check_read_inode(at.dir)?;
         let mut reply = RemoveEntriesReply { files: 0, directories: 0, left: Vec::new(), until: end, dir: DirChange::NONE };
         let Some(directory) = self.directories.get(&at.dir) else { return Ok(reply) };

@@ -68,7 +68,7 @@ impl State {
         let dir = self.directory(&request.from, &request.from_name)?;
         check_name(&request.from_name)?;
         check_name(&request.to_name)?;
-        self.check_directory(&request.who, dir, false)?;
+        self.check_directory(&request.who, request.from.dir, dir, false)?;
         self.transactions.locks.check_write_name(request.from.dir, &request.from_name)?;
         let (handle, kind) = self.entry(request.from.dir, &request.from_name).ok_or(Status::NotFound)?;
         Ok(RenameSource { handle, kind, must_own: must_own_entries(&request.who, dir) })
@@ -80,7 +80,7 @@ impl State {
     /// [`Status::AccessDenied`], [`Status::Busy`], and as [`State::directory`].
     pub fn rename_target(&self, at: &DirTarget, name: &[u8], who: &Credentials) -> Result<RenameTarget> {
         let dir = self.directory(at, name)?;
-        self.check_directory(who, dir, false)?;
+        self.check_directory(who, at.dir, dir, false)?;
         self.transactions.locks.check_write_name(at.dir, name)?;
         Ok(RenameTarget { found: self.entry(at.dir, name), must_own: must_own_entries(who, dir), server: self.settings.server })
     }

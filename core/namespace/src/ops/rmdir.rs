@@ -15,7 +15,7 @@ impl State {
     pub fn plan_rmdir(&self, request: &RmdirRequest) -> Result<Vec<ServerPart>> {
         let dir = self.directory(&request.at, &request.name)?;
         check_name(&request.name)?;
-        self.check_directory(&request.who, dir, false)?;
+        self.check_directory(&request.who, request.at.dir, dir, false)?;
         self.transactions.locks.check_write_name(request.at.dir, &request.name)?;
         let (handle, kind) = self.entry(request.at.dir, &request.name).ok_or(Status::NotFound)?;
         if kind != FileKind::Directory {

@@ -9,7 +9,7 @@ use weft_wire::ops::{FileState, OpenReply, OpenRequest, SetAttrRequest, SetTime}
 use super::open::{check_judgement, check_out, written_with};
 use super::truncate::truncated;
 use crate::access::owns;
-use crate::{Change, Inode, InodeFlags, MODE_MASK, MODE_SETGID, OpenChange, Record, RequestContext, State, WRITE, may_access};
+use crate::{Change, Inode, InodeFlags, MODE_MASK, MODE_SETGID, OpenChange, Record, RequestContext, State, WRITE};
 
 /// How a change that may concern the size is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,10 +52,10 @@ impl State {
         if request.uid.is_some() || request.gid.is_some() {
             change_owner(who, inode, &mut changed, request)?;
         }
-        check_times(who, inode, request)?;
+        self.check_times(who, inode, request)?;
         let mut plan = None;
         if let Some(size) = request.size {
-            check_size_change(request, inode, size)?;
+            self.check_size_change(request, inode, size)?;
             self.drop_privileges(who, handle, &mut changed, record);
             // Whoever appends goes by the size that he knows.
             self.check_others(cx.client, handle, Rights::WRITE)?;
@@ -168,9 +168,9 @@ impl State {
         let inode = self.inode(handle)?;
         check_judgement(inode, request)?;
         self.check_others(cx.client, handle, rights.with(Rights::WRITE))?;
-        self.check_open(inode, rights, who)?;
+        self.check_open(handle, inode, rights, who)?;
         inode.check_unsealed()?;
-        may_access(who, inode, WRITE)?;
+        self.may_access(who, handle, inode, WRITE)?;
         self.check_writable(handle, inode)?;
         check_out(inode, Rights::WRITE, false)?;
         let mut changed = inode.changed(cx.now);
@@ -246,33 +246,35 @@ fn change_owner(who: &Credentials, inode: &Inode, changed: &mut Inode, request: 
     Ok(())
 }
 
-fn check_times(who: &Credentials, inode: &Inode, request: &SetAttrRequest) -> Result<()> {
-    let given = [&request.atime, &request.mtime];
-    if given.iter().all(|time| time.is_none()) {
-        return Ok(());
-    }
-    if !owns(who, inode) {
-        // "Now" needs write permission, anything else ownership. A truncation sets the time as a
-        // side effect.
-        let explicit = given.iter().any(|time| matches!(time, Some(SetTime { at: Some(_) })));
-        if explicit && !(request.size.is_some() && request.opened_for_write) {
-            return Err(Status::NotPermitted);
+impl State {
+    fn check_times(&self, who: &Credentials, inode: &Inode, request: &SetAttrRequest) -> Result<()> {
+        let given = [&request.atime, &request.mtime];
+        if given.iter().all(|time| time.is_none()) {
+            return Ok(());
         }
-        if !request.opened_for_write {
-            may_access(who, inode, WRITE)?;
+        if !owns(who, inode) {
+            // "Now" needs write permission, anything else ownership. A truncation sets the time as
+            // a side effect.
+            let explicit = given.iter().any(|time| matches!(time, Some(SetTime { at: Some(_) })));
+            if explicit && !(request.size.is_some() && request.opened_for_write) {
+                return Err(Status::NotPermitted);
+            }
+            if !request.opened_for_write {
+                self.may_access(who, request.handle, inode, WRITE)?;
+            }
         }
+        Ok(())
     }
-    Ok(())
-}
 
-fn check_size_change(request: &SetAttrRequest, inode: &Inode, size: u64) -> Result<()> {
-    match inode.kind {
-        FileKind::File => {}
-        FileKind::Directory => return Err(Status::IsDirectory),
-        _ => return Err(Status::Invalid),
+    fn check_size_change(&self, request: &SetAttrRequest, inode: &Inode, size: u64) -> Result<()> {
+        match inode.kind {
+            FileKind::File => {}
+            FileKind::Directory => return Err(Status::IsDirectory),
+            _ => return Err(Status::Invalid),
+        }
+        if size > FILE_BYTES_MAX {
+            return Err(Status::FileTooBig);
+        }
+        if request.opened_for_write { Ok(()) } else { self.may_access(&request.who, request.handle, inode, WRITE) }
     }
-    if size > FILE_BYTES_MAX {
-        return Err(Status::FileTooBig);
-    }
-    if request.opened_for_write { Ok(()) } else { may_access(&request.who, inode, WRITE) }
 }

@@ -1,13 +1,14 @@
 //! Extended attributes.
 
 use bytes::Bytes;
-use weft_base::{Credentials, FileKind, Handle, Result, Status};
+use weft_base::{ACL_ACCESS, Credentials, FileKind, Handle, MODE_ACL, Result, Status};
 use weft_layout::{HintName, Hints};
 use weft_wire::ops::{GetXattrReply, ListXattrReply, RemoveXattrRequest, SetXattrRequest};
 
-use crate::access::owns;
+use crate::access::{check_owner, owns};
+use crate::acls::is_acl;
 use crate::xattrs::xattr_bytes;
-use crate::{Change, Inode, MODE_STICKY, READ, Record, RequestContext, State, WRITE, may_access};
+use crate::{Change, Inode, MODE_STICKY, READ, Record, RequestContext, State, WRITE};
 
 /// Longest name in bytes, with its name space.
 pub const XATTR_NAME_BYTES_MAX: usize = 255;
@@ -26,11 +27,11 @@ impl State {
     /// and as [`State::inode`].
     pub fn get_xattr(&self, handle: Handle, name: &Bytes, who: &Credentials) -> Result<GetXattrReply> {
         let inode = self.inode(handle)?;
-        check_xattr(who, inode, name, READ)?;
+        self.check_xattr(who, handle, inode, name, READ)?;
         let name = &canonical(name);
         self.check_readable(handle, inode)?;
         let value = self.xattrs.get(handle, name).ok_or(Status::NoAttribute)?;
-        Ok(GetXattrReply { value: value.clone() })
+        Ok(GetXattrReply { value: State::shown_attribute(inode, name, value) })
     }
 
     /// The names of all attributes that this user may see, sorted.
@@ -57,7 +58,7 @@ impl State {
         let (handle, name) = (request.handle, &canonical(&request.name));
         let inode = self.inode(handle)?;
         inode.check_unsealed()?;
-        check_xattr(&request.who, inode, &request.name, WRITE)?;
+        self.check_xattr(&request.who, handle, inode, &request.name, WRITE)?;
         if let Ok(hint) = HintName::of_attribute(name) {
             self.check_hint(handle, inode, hint, request)?;
         }
@@ -74,14 +75,10 @@ impl State {
             None if request.replace_only => return Err(Status::NoAttribute),
             _ => {}
         }
-        let of_object: usize = self.xattrs.of(handle).map(|(name, value)| xattr_bytes(name, value)).sum();
-        let freed = present.map_or(0, |value| xattr_bytes(name, value));
-        let added = xattr_bytes(name, &request.value);
-        let of_server = self.xattrs.bytes() - freed as u64 + added as u64;
-        // What makes them smaller is never refused.
-        if added > freed && (of_object - freed + added > XATTR_TOTAL_BYTES_MAX || of_server > self.settings.xattr_bytes_max) {
-            return Err(Status::NoSpace);
+        if is_acl(name) {
+            return self.prepare_set_acl(cx, request, inode, record);
         }
+        self.check_xattr_room(handle, name, &request.value)?;
         record.changes.push(Change::PutXattr { handle, name: name.clone(), value: request.value.clone() });
         record.changes.push(Change::PutInode { handle, inode: inode.changed(cx.now) });
         Ok(())
@@ -95,7 +92,7 @@ impl State {
         let (handle, name) = (request.handle, &canonical(&request.name));
         let inode = self.inode(handle)?;
         inode.check_unsealed()?;
-        check_xattr(&request.who, inode, &request.name, WRITE)?;
+        self.check_xattr(&request.who, handle, inode, &request.name, WRITE)?;
         if HintName::of_attribute(name).is_ok() && !owns(&request.who, inode) {
             return Err(Status::NotPermitted);
         }
@@ -103,9 +100,59 @@ impl State {
         if self.xattrs.get(handle, name).is_none() {
             return Err(Status::NoAttribute);
         }
+        let mut changed = inode.changed(cx.now);
+        if name == ACL_ACCESS.as_bytes() {
+            changed.mode &= !MODE_ACL;
+        }
         record.changes.push(Change::DeleteXattr { handle, name: name.clone() });
-        record.changes.push(Change::PutInode { handle, inode: inode.changed(cx.now) });
+        record.changes.push(Change::PutInode { handle, inode: changed });
         Ok(())
+    }
+
+    /// Checks that there is room for this value in place of that which the object may have.
+    pub(crate) fn check_xattr_room(&self, handle: Handle, name: &[u8], value: &[u8]) -> Result<()> {
+        let of_object: usize = self.xattrs.of(handle).map(|(name, value)| xattr_bytes(name, value)).sum();
+        let freed = self.xattrs.get(handle, name).map_or(0, |value| xattr_bytes(name, value));
+        let added = xattr_bytes(name, value);
+        let of_server = self.xattrs.bytes() - freed as u64 + added as u64;
+        // What makes them smaller is never refused.
+        let is_too_much = of_object - freed + added > XATTR_TOTAL_BYTES_MAX || of_server > self.settings.xattr_bytes_max;
+        if added > freed && is_too_much { Err(Status::NoSpace) } else { Ok(()) }
+    }
+
+    /// Checks that there is room for what a new object inherits.
+    ///
+    /// # Errors
+    /// [`Status::NoSpace`].
+    pub(crate) fn check_room_of_all(&self, inherited: &[(Bytes, Bytes)]) -> Result<()> {
+        let added: usize = inherited.iter().map(|(name, value)| xattr_bytes(name, value)).sum();
+        if self.xattrs.bytes() + added as u64 > self.settings.xattr_bytes_max { Err(Status::NoSpace) } else { Ok(()) }
+    }
+
+    /// The rules of the name spaces, as in `xattr(7)`.
+    fn check_xattr(&self, who: &Credentials, handle: Handle, inode: &Inode, name: &[u8], wanted: u32) -> Result<()> {
+        if name.len() > XATTR_NAME_BYTES_MAX {
+            return Err(Status::Range);
+        }
+        let refusal = if wanted == WRITE { Status::NotPermitted } else { Status::NoAttribute };
+        let named = |space: &[u8]| name.starts_with(space) && name.len() > space.len();
+        if named(b"user.") {
+            if !matches!(inode.kind, FileKind::File | FileKind::Directory) {
+                return Err(refusal);
+            }
+            if wanted == WRITE && inode.is_directory() && inode.mode & MODE_STICKY != 0 && !owns(who, inode) {
+                return Err(Status::NotPermitted);
+            }
+            self.may_access(who, handle, inode, wanted)
+        } else if named(b"trusted.") {
+            if who.uid == 0 { Ok(()) } else { Err(refusal) }
+        } else if named(b"security.") {
+            if who.uid == 0 || wanted == READ { Ok(()) } else { Err(Status::NotPermitted) }
+        } else if is_acl(name) && inode.kind != FileKind::Symlink {
+            check_owner(who, inode, wanted == WRITE)
+        } else {
+            Err(Status::NotSupported)
+        }
     }
 }
 
@@ -172,29 +219,5 @@ fn canonical(name: &Bytes) -> Bytes {
     match HintName::of_attribute(name) {
         Ok(Some(hint)) => Bytes::from_static(hint.attribute().as_bytes()),
         _ => name.clone(),
-    }
-}
-
-/// The rules of the name spaces, as in `xattr(7)`.
-fn check_xattr(who: &Credentials, inode: &Inode, name: &[u8], wanted: u32) -> Result<()> {
-    if name.len() > XATTR_NAME_BYTES_MAX {
-        return Err(Status::Range);
-    }
-    let refusal = if wanted == WRITE { Status::NotPermitted } else { Status::NoAttribute };
-    let named = |space: &[u8]| name.starts_with(space) && name.len() > space.len();
-    if named(b"user.") {
-        if !matches!(inode.kind, FileKind::File | FileKind::Directory) {
-            return Err(refusal);
-        }
-        if wanted == WRITE && inode.is_directory() && inode.mode & MODE_STICKY != 0 && !owns(who, inode) {
-            return Err(Status::NotPermitted);
-        }
-        may_access(who, inode, wanted)
-    } else if named(b"trusted.") {
-        if who.uid == 0 { Ok(()) } else { Err(refusal) }
-    } else if named(b"security.") {
-        if who.uid == 0 || wanted == READ { Ok(()) } else { Err(Status::NotPermitted) }
-    } else {
-        Err(Status::NotSupported)
     }
 }

@@ -44,7 +44,7 @@ wire_struct! {
         pub name: Bytes,
         /// What to make; not a directory.
         pub kind: FileKind,
-        /// Permission bits, the umask applied already.
+        /// Permission bits without those of the umask, which are in bits 16 to 24.
         pub mode: u32,
         /// Device number of a device.
         pub rdev: u32,
@@ -98,7 +98,7 @@ wire_struct! {
         pub at: DirTarget,
         /// The name.
         pub name: Bytes,
-        /// Permission bits, the umask applied already.
+        /// Permission bits without those of the umask, which are in bits 16 to 24.
         pub mode: u32,
         /// Stripe size for files in it, in bytes; 0: as its parent.
         pub stripe_bytes: u32,

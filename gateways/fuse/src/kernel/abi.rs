@@ -73,13 +73,14 @@ pub mod opcode {
     pub const STATX: u32 = 52;
 }
 
-/// Bytes of the record of an operation; `None` for an operation that is not served.
+/// Bytes of the record of an operation; `None` for an operation that is not served. That of
+/// SETXATTR has 8 if its extension is not agreed upon.
 pub fn fixed_bytes(code: u32) -> Option<usize> {
     use opcode::*;
     Some(match code {
         LOOKUP | READLINK | SYMLINK | UNLINK | RMDIR | STATFS | REMOVEXATTR | DESTROY => 0,
-        FORGET | MKDIR | RENAME | LINK | OPEN | OPENDIR | SETXATTR | GETXATTR | LISTXATTR | INTERRUPT | BATCH_FORGET => 8,
-        GETATTR | MKNOD | CREATE | TMPFILE | FSYNC | FSYNCDIR | RENAME2 => 16,
+        FORGET | MKDIR | RENAME | LINK | OPEN | OPENDIR | GETXATTR | LISTXATTR | INTERRUPT | BATCH_FORGET => 8,
+        GETATTR | MKNOD | SETXATTR | CREATE | TMPFILE | FSYNC | FSYNCDIR | RENAME2 => 16,
         RELEASE | RELEASEDIR | FLUSH | LSEEK | STATX => 24,
         FALLOCATE => 32,
         READ | WRITE | READDIR | READDIRPLUS | NOTIFY_REPLY => 40,

@@ -40,6 +40,8 @@ const RELEASE_FLUSH: u32 = 1 << 0;
 const RELEASE_FLOCK: u32 = 1 << 1;
 /// An fsync of the data only.
 const FSYNC_DATA: u32 = 1;
+/// With an access control list the set-group-id bit goes.
+const SETXATTR_KILLS_SETGID: u32 = 1;
 /// A BSD lock, not a POSIX one.
 const LOCK_BSD: u32 = 1;
 
@@ -104,8 +106,8 @@ fn serve<F: Filesystem>(fs: &F, answer: Answer, pieces: Pieces<'_>) -> Result<()
             fs.create(request, node, name(&mut rest)?, mode, umask, flags as i32, ReplyCreate(answer));
         }
         opcode::TMPFILE => {
-            let (flags, mode) = (fixed.u32()?, fixed.u32()?);
-            fs.tmpfile(request, node, mode, flags as i32, ReplyCreate(answer));
+            let (flags, mode, umask) = (fixed.u32()?, fixed.u32()?, fixed.u32()?);
+            fs.tmpfile(request, node, mode, umask, flags as i32, ReplyCreate(answer));
         }
         opcode::READ => {
             let at = ReadIn::parse(&mut fixed)?;
@@ -153,8 +155,9 @@ fn serve<F: Filesystem>(fs: &F, answer: Answer, pieces: Pieces<'_>) -> Result<()
         }
         opcode::STATFS => fs.statfs(request, node, ReplyStatfs(answer)),
         opcode::SETXATTR => {
-            let (size, flags, key) = (fixed.u32()?, fixed.u32()?, name(&mut rest)?);
-            fs.setxattr(request, node, key, rest.bytes(size as usize)?, flags as i32, 0, ReplyEmpty(answer));
+            let (size, flags, more, key) = (fixed.u32()?, fixed.u32()?, fixed.u32().unwrap_or(0), name(&mut rest)?);
+            let kills_setgid = more & SETXATTR_KILLS_SETGID != 0;
+            fs.setxattr(request, node, key, rest.bytes(size as usize)?, flags as i32, kills_setgid, ReplyEmpty(answer));
         }
         opcode::GETXATTR => {
             let size = fixed.u32()?;

@@ -76,7 +76,7 @@ pub trait Filesystem: Send + Sync + 'static {
         /// Opens a file, makes it if need be.
         fn create(parent: INodeNo, name: &OsStr, mode: u32, umask: u32, flags: i32; ReplyCreate);
         /// Makes a file without a name and opens it.
-        fn tmpfile(parent: INodeNo, mode: u32, flags: i32; ReplyCreate);
+        fn tmpfile(parent: INodeNo, mode: u32, umask: u32, flags: i32; ReplyCreate);
         /// Reads.
         fn read(
             ino: INodeNo,
@@ -117,7 +117,7 @@ pub trait Filesystem: Send + Sync + 'static {
         /// How full the file system is.
         fn statfs(ino: INodeNo; ReplyStatfs);
         /// Sets an extended attribute.
-        fn setxattr(ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, position: u32; ReplyEmpty);
+        fn setxattr(ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, kills_setgid: bool; ReplyEmpty);
         /// An extended attribute.
         fn getxattr(ino: INodeNo, name: &OsStr, size: u32; ReplyXattr);
         /// The names of all.

@@ -1,6 +1,6 @@
 //! A request of the kernel as a value.
 
-use super::abi::{IN_HEADER_BYTES, InHeader, Malformed, fixed_bytes};
+use super::abi::{IN_HEADER_BYTES, InHeader, Malformed, fixed_bytes, opcode};
 
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +53,13 @@ impl<'a> Pieces<'a> {
         }
         let body = &bytes[IN_HEADER_BYTES..];
         // One that is not known is refused later, by its number.
-        let (fixed, rest) = body.split_at_checked(fixed_bytes(header.opcode).unwrap_or(0)).ok_or(Malformed)?;
+        let bytes = match fixed_bytes(header.opcode).unwrap_or(0) {
+            // The name of an attribute begins here, and with a letter, if the record is the short
+            // one.
+            _ if header.opcode == opcode::SETXATTR && body.get(8).is_some_and(|byte| *byte >= b' ') => 8,
+            bytes => bytes,
+        };
+        let (fixed, rest) = body.split_at_checked(bytes).ok_or(Malformed)?;
         Ok(Pieces { header, fixed, rest })
     }
 }

@@ -97,8 +97,8 @@ impl Filesystem for Recorder {
         reply.created(Ttls::default(), &attr(8), InodeGeneration(0), FileHandle(6), FopenFlags::empty());
     }
 
-    fn tmpfile(&self, _: &Request, parent: INodeNo, mode: u32, flags: i32, reply: ReplyCreate) {
-        self.heard(format!("tmpfile {} {mode:o} {flags}", parent.0));
+    fn tmpfile(&self, _: &Request, parent: INodeNo, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
+        self.heard(format!("tmpfile {} {mode:o} {umask:o} {flags}", parent.0));
         reply.created(Ttls::default(), &attr(8), InodeGeneration(0), FileHandle(7), FopenFlags::empty());
     }
 
@@ -139,8 +139,8 @@ impl Filesystem for Recorder {
         reply.ok();
     }
 
-    fn setxattr(&self, _: &Request, _: INodeNo, name: &OsStr, value: &[u8], flags: i32, _: u32, reply: ReplyEmpty) {
-        self.heard(format!("setxattr {name:?} {value:?} {flags}"));
+    fn setxattr(&self, _: &Request, _: INodeNo, name: &OsStr, value: &[u8], flags: i32, kills_setgid: bool, reply: ReplyEmpty) {
+        self.heard(format!("setxattr {name:?} {value:?} {flags} {kills_setgid}"));
         drop(reply);
     }
 
@@ -209,7 +209,7 @@ fn names_and_numbers_are_found_where_the_kernel_puts_them() {
     assert_eq!((heard.as_str(), body.len()), ("create 2 \"new\" 640 22 65", 144));
     assert_eq!(body[128..], [longs(&[6]), words(&[0, 0])].concat());
     let (heard, _, body) = ask(opcode::TMPFILE, &words(&[0o101, 0o640, 0o22, 0]), b"/\0");
-    assert_eq!((heard.as_str(), body.len()), ("tmpfile 2 640 65", 144));
+    assert_eq!((heard.as_str(), body.len()), ("tmpfile 2 640 22 65", 144));
     let fixed = [longs(&[5, 4096]), words(&[3, 2]), longs(&[99]), words(&[0, 0])].concat();
     assert_eq!(ask(opcode::READ, &fixed, &[]), ("read 5 4096 3 Some(LockOwner(99))".into(), 0, b"abc".to_vec()));
     assert_eq!(ask(opcode::WRITE, &fixed, b"xyz"), ("write 5 4096 [120, 121, 122] Some(LockOwner(99))".into(), 0, words(&[3, 0])));
@@ -217,7 +217,9 @@ fn names_and_numbers_are_found_where_the_kernel_puts_them() {
     assert_eq!(body.len(), 32);
     assert_eq!(ask(opcode::GETXATTR, &words(&[0, 0]), b"user.k\0"), ("getxattr \"user.k\" 0".into(), 0, words(&[9, 0])));
     let (heard, error, _) = ask(opcode::SETXATTR, &words(&[2, 1]), b"user.k\0vv");
-    assert_eq!((heard.as_str(), error), ("setxattr \"user.k\" [118, 118] 1", -libc::EIO), "an answer that is dropped");
+    assert_eq!((heard.as_str(), error), ("setxattr \"user.k\" [118, 118] 1 false", -libc::EIO), "an answer that is dropped");
+    let (heard, _, _) = ask(opcode::SETXATTR, &words(&[2, 1, 1, 0]), b"user.k\0vv");
+    assert_eq!(heard, "setxattr \"user.k\" [118, 118] 1 true", "the longer record of newer kernels");
     let lock = [longs(&[5, 6, 0, u64::MAX]), words(&[libc::F_RDLCK as u32, 44, 1, 0])].concat();
     assert_eq!(ask(opcode::SETLKW, &lock, &[]).0, format!("setlk 6 0..{} true true", u64::MAX));
     assert_eq!(ask(opcode::GETLK, &lock, &[]).2, [longs(&[1, 2]), words(&[libc::F_WRLCK as u32, 3])].concat());

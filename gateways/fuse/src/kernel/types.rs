@@ -243,6 +243,8 @@ flags! {
         FUSE_ATOMIC_O_TRUNC = 3,
         /// Writes of more than a page.
         FUSE_BIG_WRITES = 5,
+        /// The umask comes with the mode of new objects.
+        FUSE_DONT_MASK = 6,
         /// BSD locks are asked for.
         FUSE_FLOCK_LOCKS = 10,
         /// Pages go when size or time have changed.
@@ -258,10 +260,14 @@ flags! {
         /// Set-id bits are cleared by the file system: the kernel need not ask for the mode before
         /// it changes an owner.
         FUSE_HANDLE_KILLPRIV = 19,
+        /// The kernel checks access control lists.
+        FUSE_POSIX_ACL = 20,
         /// The number of pages in a request is agreed upon.
         FUSE_MAX_PAGES = 22,
         /// Targets of symbolic links are kept.
         FUSE_CACHE_SYMLINKS = 23,
+        /// The record of SETXATTR is longer.
+        FUSE_SETXATTR_EXT = 29,
         /// There are more than 32 flags.
         FUSE_INIT_EXT = 30,
         /// `mmap` of files past the page cache.

@@ -58,25 +58,24 @@ impl<R: Runtime> Nfs<R> {
         let asked = arguments.u32()?;
         let attr = self.seen(object.handle).await?;
         put_attr_after(out, Some(&attr), self.fs_id);
-        out.u32(asked & allowed(&object, &attr));
+        out.u32(asked & self.allowed(&object, &attr).await?);
         Ok(())
     }
-}
 
-/// What a caller may do with an object: bits of ACCESS.
-fn allowed(object: &Object<'_>, attr: &Attr) -> u32 {
-    let is_directory = attr.kind == FileKind::Directory;
-    let may = |wanted| object.who.allowed_by((attr.mode, attr.uid, attr.gid), is_directory, wanted);
-    let mut allowed = 0;
-    if may(READ) {
-        allowed |= 1;
+    /// What a caller may do with an object: bits of ACCESS.
+    async fn allowed(&self, object: &Object<'_>, attr: &Attr) -> Result<u32, Failure> {
+        let is_directory = attr.kind == FileKind::Directory;
+        let mut allowed = 0;
+        if self.posix.may(&object.who, attr, READ).await? {
+            allowed |= 1;
+        }
+        if self.posix.may(&object.who, attr, EXECUTE).await? {
+            allowed |= if is_directory { 2 } else { 32 };
+        }
+        if !object.export.is_read_only && self.posix.may(&object.who, attr, WRITE).await? {
+            // Change and extend; in a directory also remove.
+            allowed |= if is_directory { 4 | 8 | 16 } else { 4 | 8 };
+        }
+        Ok(allowed)
     }
-    if may(EXECUTE) {
-        allowed |= if is_directory { 2 } else { 32 };
-    }
-    if may(WRITE) && !object.export.is_read_only {
-        // Change and extend; in a directory also remove.
-        allowed |= if is_directory { 4 | 8 | 16 } else { 4 | 8 };
-    }
-    allowed
 }

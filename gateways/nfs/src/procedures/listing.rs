@@ -63,7 +63,7 @@ impl<R: Runtime> Nfs<R> {
             return Err(NfsStatus::NOT_DIRECTORY.into());
         }
         // Attributes of entries are for those who may search the directory.
-        let with_attrs = with_attrs && dir.who.allowed_by((attr.mode, attr.uid, attr.gid), true, 1);
+        let with_attrs = with_attrs && self.posix.may(&dir.who, &attr, 1).await?;
         let after = if cookie <= COOKIE_PARENT { 0 } else { cookie };
         let asked_bytes = wanted.bytes_max as u32;
         let page = self.posix.list_after(&dir.who, dir.handle, after, asked_bytes, with_attrs).await?;

@@ -86,7 +86,7 @@ impl<R: Runtime> Nfs<R> {
                 if attr.kind != FileKind::Directory {
                     return Err(NfsStatus::NOT_DIRECTORY.into());
                 }
-                if !dir.who.allowed_by((attr.mode, attr.uid, attr.gid), true, 1) {
+                if !self.posix.may(&dir.who, &attr, 1).await? {
                     return Err(Status::AccessDenied.into());
                 }
                 let handle = if name == "." { dir.handle } else { self.above(&dir).await? };

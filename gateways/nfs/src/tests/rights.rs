@@ -1,5 +1,8 @@
 //! Who may do what.
 
+use weft_base::{ACL_ACCESS, Credentials};
+use weft_client::XattrFlags;
+
 use super::world::{User, World, size};
 use crate::calls::NFS_PROGRAM;
 use crate::rpc::{Refusal, refused};
@@ -95,6 +98,43 @@ fn exports_have_their_rules() {
     let getattr = reader.record(3, NFS_PROGRAM, 1, &super::world::args(|out| out.opaque(&dir)));
     assert_eq!(reader.send(getattr), Some(refused(3, Refusal::Rejected)), "a handle is no ticket");
     assert_eq!(reader.mount("/data"), Err(DENIED));
+}
+
+#[test]
+fn rights_follow_access_control_lists() {
+    let world = World::new(1, 2);
+    let gate = world.gateway(&["/:no_root_squash"]);
+    let (root, owner, other) = (world.user(&gate, 0), world.user(&gate, 5), world.user(&gate, 6));
+    let top = root.mount("/").unwrap();
+    root.chmod(&top, 0o777).unwrap();
+    let dir = owner.mkdir(&top, "dir", 0o700).unwrap();
+    let file = owner.create(&dir, "file", 1, 0o600).unwrap();
+    owner.write(&file, 0, b"secret", 0).unwrap();
+    // Everything for the owner, this for user 6, nothing for others.
+    let set = |path: &'static [u8], may: u8| {
+        let entry = |tag: u8, may: u8, id: [u8; 4]| [[tag, 0, may, 0], id].concat();
+        let entries = [entry(1, 7, [255; 4]), entry(2, may, [6, 0, 0, 0]), entry(4, 0, [255; 4]), entry(16, 7, [255; 4])];
+        let list = [vec![2, 0, 0, 0], entries.concat(), entry(32, 0, [255; 4])].concat();
+        let client = world.client();
+        world.run(async move {
+            let who = Credentials::ROOT;
+            let attr = client.resolve(&who, path, true).await.expect("it is there");
+            client.set_xattr(&who, attr.handle, ACL_ACCESS.as_bytes(), &list, XattrFlags::default()).await.expect("a list");
+        });
+    };
+    assert_eq!((other.access(&dir), other.lookup(&dir, "file")), (Ok(0), Err(DENIED)));
+    set(b"/dir", 1);
+    assert_eq!((other.access(&dir), other.lookup(&dir, "file")), (Ok(2), Ok(file.clone())));
+    assert_eq!(other.create(&dir, "new", 1, 0o600), Err(DENIED));
+    set(b"/dir/file", 6);
+    assert_eq!((owner.access(&file), other.access(&file)), (Ok(1 | 4 | 8 | 32), Ok(1 | 4 | 8)));
+    assert_eq!(other.read(&file, 0, 10).unwrap().0, "secret");
+    other.write(&file, 0, b"S", 0).unwrap();
+    // The mode stays the same; what was open a moment ago admits nobody any more.
+    set(b"/dir/file", 4);
+    assert_eq!((other.read(&file, 0, 10).unwrap().0.as_ref(), other.write(&file, 0, b"x", 0)), (&b"Secret"[..], Err(DENIED)));
+    set(b"/dir/file", 0);
+    assert_eq!(other.read(&file, 0, 10), Err(DENIED));
 }
 
 #[test]

@@ -177,8 +177,8 @@ impl<R: Runtime> Client<R> {
         outcome
     }
 
-    /// Makes a directory with these permission bits (the umask applied already). Returns its
-    /// attributes.
+    /// Makes a directory with these permission bits (and the umask,
+    /// [`weft_base::mode_with_umask`]). Returns its attributes.
     ///
     /// # Errors
     /// [`Status::Exists`], [`Status::TooManyLinks`], [`Status::NoSpace`], permissions, servers that

@@ -1,8 +1,7 @@
 //! Directories whose names are with several servers: changes that all of these must hear of.
 
 use weft_base::{ClientId, Nanos, Result, Status};
-use weft_layout::HintName;
-use weft_namespace::{Record, ServerPart, State, removal_over};
+use weft_namespace::{Record, ServerPart, State, is_for_names, removal_over};
 use weft_rt::ServerRuntime;
 use weft_wire::Request;
 use weft_wire::ops::{GetAttrRequest, PartitionMap, TxPart};
@@ -17,8 +16,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(super) fn is_spread(&self, request: &Request) -> bool {
         let is_known = match request {
             Request::SetAttr(_) => true,
-            Request::SetXattr(request) => HintName::of_attribute(&request.name).is_ok(),
-            Request::RemoveXattr(request) => HintName::of_attribute(&request.name).is_ok(),
+            Request::SetXattr(request) => is_for_names(&request.name),
+            Request::RemoveXattr(request) => is_for_names(&request.name),
             _ => false,
         };
         is_known && self.state.borrow().is_split(request.object())

@@ -1,6 +1,6 @@
 //! What may be believed of the attributes of a file.
 
-use weft_base::{Attr, MODE_INLINE, Nanos, WallTime};
+use weft_base::{Attr, MODE_ACL, MODE_INLINE, Nanos, WallTime};
 use weft_wire::ops::Judged;
 
 /// Attributes that were told, as far as an open compares them.
@@ -8,8 +8,11 @@ use weft_wire::ops::Judged;
 pub(crate) struct Known {
     /// Written through this gateway since: it is known above that size and times are others.
     pub written: bool,
-    /// Told then that it has no extended attributes.
-    pub bare: Option<Nanos>,
+    /// Told then, and since no own change of extended attributes: whether it has none, and whether
+    /// it has an access control list.
+    pub told_at: Option<Nanos>,
+    /// It has no extended attributes.
+    pub bare: bool,
     version: u64,
     size: u64,
     mtime: WallTime,
@@ -21,10 +24,10 @@ pub(crate) struct Known {
 impl Known {
     /// What is told with these attributes.
     pub fn of(attr: &Attr) -> Known {
-        let Attr { version, size, mtime, mode, uid, gid, .. } = *attr;
+        let Attr { version, size, mtime, mode, uid, gid, bare, .. } = *attr;
         // Where its bytes are says nothing of them.
         let mode = mode & !MODE_INLINE;
-        Known { written: false, bare: None, version, size, mtime, mode, uid, gid }
+        Known { written: false, told_at: None, bare, version, size, mtime, mode, uid, gid }
     }
 
     /// True if whoever believes this goes on rightly when these are the attributes.
@@ -32,6 +35,11 @@ impl Known {
         let is = Known::of(attr);
         let data = self.written || (self.version, self.size, self.mtime) == (is.version, is.size, is.mtime);
         data && (self.mode, self.uid, self.gid) == (is.mode, is.uid, is.gid)
+    }
+
+    /// True if it has no access control list.
+    pub fn has_no_list(&self) -> bool {
+        self.mode & MODE_ACL == 0
     }
 
     /// What opens are allowed by.

@@ -20,6 +20,7 @@
 mod attributes;
 mod bare;
 mod generations;
+mod lists;
 mod moves;
 mod names;
 
@@ -32,6 +33,7 @@ pub(crate) use attributes::Known;
 use bare::XattrChanges;
 pub(crate) use bare::XattrCount;
 use generations::Generations;
+use lists::Lists;
 use moves::Moves;
 use names::{Named, hash};
 
@@ -51,6 +53,13 @@ pub(crate) struct Told {
     shards: [Mutex<Generations>; SHARDS],
     /// Names that were moved through this gateway.
     moves: Mutex<Moves>,
+    lists: Lists,
+}
+
+/// True for what opens are judged by, and for what a kernel asks for access control lists when
+/// somebody walks through it.
+fn is_remembered(kind: FileKind) -> bool {
+    matches!(kind, FileKind::File | FileKind::Directory)
 }
 
 impl Told {
@@ -59,13 +68,20 @@ impl Told {
     pub fn new(age: u64, keeps_leases: bool) -> Told {
         let shards = std::array::from_fn(|_| Mutex::default());
         let age = if keeps_leases { age.max(LEASED_NS_MAX) } else { age };
-        Told { age, names_are_true: keeps_leases, xattr_changes: XattrChanges::default(), shards, moves: Mutex::default() }
+        Told {
+            age,
+            names_are_true: keeps_leases,
+            xattr_changes: XattrChanges::default(),
+            shards,
+            moves: Mutex::default(),
+            lists: Lists::default(),
+        }
     }
 
     /// These attributes, asked for after so many own changes of extended attributes, are about to
     /// be told. To be called before the reply.
     pub fn tell(&self, attr: &Attr, asked_after: XattrCount, now: Nanos) {
-        if self.age == 0 || attr.kind != FileKind::File {
+        if self.age == 0 || !is_remembered(attr.kind) {
             return;
         }
         let mut shard = self.shard(attr.handle);
@@ -87,7 +103,7 @@ impl Told {
             return false;
         }
         record.named = Some(told);
-        if attr.kind == FileKind::File {
+        if is_remembered(attr.kind) {
             record.known = Some(self.believed(attr, asked_after, now));
         }
         true
@@ -96,9 +112,8 @@ impl Told {
     /// What will be believed. To be called with the shard locked: a change of extended attributes
     /// that begins from now on finds it there.
     fn believed(&self, attr: &Attr, asked_after: XattrCount, now: Nanos) -> Known {
-        let bare = attr.bare && asked_after == self.xattr_changes.count();
         let mut known = Known::of(attr);
-        known.bare = bare.then_some(now);
+        known.told_at = (asked_after == self.xattr_changes.count()).then_some(now);
         known
     }
 
@@ -117,6 +132,18 @@ impl Told {
         }
     }
 
+    /// The access control list of an object is about to be told. Returns another object whose list
+    /// must be made forgotten above first: these would become too many.
+    pub fn tell_list(&self, object: Handle) -> Option<Handle> {
+        self.lists.tell(object)
+    }
+
+    /// True if an access control list, or that there is none, must be made forgotten above before a
+    /// name is told that leads to an object with these attributes.
+    pub fn may_have_old_list(&self, attr: &Attr) -> bool {
+        self.lists.may_be_old(attr)
+    }
+
     /// To be taken before attributes are asked for.
     pub fn xattr_changes(&self) -> XattrCount {
         self.xattr_changes.count()
@@ -130,12 +157,22 @@ impl Told {
     /// It has, perhaps; to be called before the reply.
     pub fn end_xattr_change(&self, file: Handle) {
         self.xattr_changes.add();
-        self.shard(file).of_both(file).filter_map(|record| record.known.as_mut()).for_each(|known| known.bare = None);
+        self.shard(file).of_both(file).filter_map(|record| record.known.as_mut()).for_each(|known| known.told_at = None);
     }
 
-    /// True if the file had no extended attributes not too long before `now`.
-    pub fn is_bare(&self, file: Handle, now: Nanos) -> bool {
-        self.known(file).and_then(|known| known.bare).is_some_and(|told_at| now.since(told_at) < self.age)
+    /// True if the object had no extended attributes not too long before `now`.
+    pub fn is_bare(&self, object: Handle, now: Nanos) -> bool {
+        self.heard(object, now).is_some_and(|known| known.bare)
+    }
+
+    /// True if the object had no access control list not too long before `now`.
+    pub fn has_no_list(&self, object: Handle, now: Nanos) -> bool {
+        self.heard(object, now).is_some_and(|known| known.has_no_list())
+    }
+
+    /// What was told of an object not too long before `now`, and since own changes.
+    fn heard(&self, object: Handle, now: Nanos) -> Option<Known> {
+        self.known(object).filter(|known| known.told_at.is_some_and(|told_at| now.since(told_at) < self.age))
     }
 
     /// What opens of this file are allowed by above, if anything may be believed.
