@@ -54,9 +54,9 @@ fn promise_acl() {
     let theirs = b.join("dir/file");
     assert!(!reads(USER, &[1], &theirs));
     // One mount changes a list, the other follows it at once, each time.
-    for round in 0..4 {
-        // Not so often that the directory is a busy one, of which nobody holds leases (status.md).
-        std::thread::sleep(std::time::Duration::from_millis(500));
+    for round in 0..8 {
+        // Not so often that the directory is a busy one, of which nobody holds leases.
+        std::thread::sleep(std::time::Duration::from_millis(400));
         let (one, other) = if round % 2 == 0 { (&a, &b) } else { (&b, &a) };
         let seen = other.join("dir/file");
         setfacl(&["-m", &format!("u:{USER}:x,g:{GROUP}:x")], &one.join("dir"));
