@@ -420,7 +420,9 @@ impl OpenInode {
         for mtime in news.into_iter().flatten().map(|news| news.mtime).chain(reported) {
             attr.written(mtime);
         }
-        let unclear = news.into_iter().flatten().any(|news| news.uncertain || news.epoch != state.epoch);
+        // Own writes may have filled holes of which the server spoke.
+        let fills = attr.hole_bytes > 0;
+        let unclear = news.into_iter().flatten().any(|news| fills || news.uncertain || news.epoch != state.epoch);
         if let (true, Some(capability)) = (unclear || state.gaps.any(), state.any_capability()) {
             return View::AskData(capability);
         }

@@ -17,6 +17,7 @@ use weft_wire::Rights;
 
 mod appending;
 mod crowd;
+mod holes;
 mod known;
 mod moving;
 use appending::{append, check_log};
