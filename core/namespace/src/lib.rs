@@ -11,6 +11,7 @@
 //! about 2 us with the encoding of its record, and some 250 bytes of memory for each file.
 
 mod access;
+mod accounts;
 mod acls;
 mod change;
 mod contents;

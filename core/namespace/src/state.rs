@@ -7,6 +7,7 @@ use weft_base::{Attr, ClientId, FileKind, Handle, ROOT_HANDLE, RequestId, Result
 use weft_wire::ops::{FileState, TxId, TxPart};
 use weft_wire::{Capability, ClusterKey, NameKey, Rights};
 
+use crate::accounts::{Accounts, Counted};
 use crate::change::Prepared;
 use crate::contents::Contents;
 use crate::directory::{Directory, Entry};
@@ -91,6 +92,7 @@ pub struct State {
 
     // Derived from the above.
     pub(crate) flagged: Flagged,
+    accounts: Accounts,
 
     // Volatile.
     pub(crate) graves: Graves,
@@ -118,6 +120,7 @@ impl State {
             next_counter: 2,
             holders: BTreeSet::new(),
             flagged: Flagged::default(),
+            accounts: Accounts::default(),
             graves: Graves::default(),
             opens: Opens::default(),
         }
@@ -226,8 +229,9 @@ impl State {
         if inode.is_directory() {
             self.directories.entry(handle).or_default();
         }
-        let (now, has) = (Flags::of(&inode), inode.content_run());
+        let (now, has, counts) = (Flags::of(&inode), inode.content_run(), Counted::of(&inode));
         let old = self.inodes.insert(handle, inode);
+        self.accounts.changed(old.as_ref().map(Counted::of), Some(counts));
         let (before, had) = old.map_or((Flags::default(), None), |old| (Flags::of(&old), old.content_run()));
         if had != has {
             self.contents.moved(handle, had, has);
@@ -255,6 +259,7 @@ impl State {
             self.contents.moved(handle, Some(run), None);
         }
         self.flagged.gone(handle, Flags::of(&old));
+        self.accounts.changed(Some(Counted::of(&old)), None);
         if old.kind != FileKind::File {
             self.graves.bury(handle, old);
         }
@@ -283,6 +288,11 @@ impl State {
     /// From now on new objects go where this says; what there is stays.
     pub fn place(&mut self, placement: Placement) {
         self.placement = placement;
+    }
+
+    /// What users take.
+    pub(crate) fn accounts(&self) -> &Accounts {
+        &self.accounts
     }
 
     /// Number of inodes.

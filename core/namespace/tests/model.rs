@@ -24,6 +24,7 @@ enum Op {
     Link(usize, usize, u8),
     Rename { from: usize, from_name: u8, to: usize, to_name: u8, no_replace: bool, exchange: bool },
     Chmod(usize, u32),
+    Chown(usize, u32),
 }
 
 fn ops() -> impl Strategy<Value = Op> {
@@ -39,6 +40,7 @@ fn ops() -> impl Strategy<Value = Op> {
             from, from_name, to, to_name, no_replace: flags % 5 == 0, exchange: flags % 3 == 0,
         }),
         1 => (0..8usize, 0..0o1000u32).prop_map(|(object, mode)| Op::Chmod(object, mode)),
+        1 => (0..8usize, 0..3u32).prop_map(|(object, uid)| Op::Chown(object, uid)),
     ]
 }
 
@@ -180,7 +182,7 @@ impl Model {
                 let to = self.pick(to, true).expect("the root is always there");
                 return self.rename((from, from_name), (to, to_name), no_replace, exchange);
             }
-            Op::Chmod(..) => {}
+            Op::Chmod(..) | Op::Chown(..) => {}
         }
         Ok(())
     }
@@ -215,10 +217,15 @@ fn run(machine: &mut Machine, model: &Model, op: &Op) -> Result<(), Status> {
             }
             machine.setattr(&SetAttrRequest { mode: Some(mode), ..setattr(handle, &ROOT) }).map(|_| ())
         }
+        Op::Chown(object, uid) => {
+            let handle = *model.kinds.keys().nth(object % model.kinds.len()).expect("within bounds");
+            machine.setattr(&SetAttrRequest { uid: Some(uid), ..setattr(handle, &ROOT) }).map(|_| ())
+        }
     }
 }
 
 fn check(machine: &Machine, model: &Model) {
+    assert_eq!(usage(&machine.state), walked(&machine.state));
     assert_eq!(machine.state.inode_count(), model.kinds.len() as u64);
     for ((dir, name), handle) in &model.entries {
         assert_eq!(machine.lookup(*dir, &text(*name)), Ok(*handle));
@@ -252,6 +259,7 @@ proptest! {
         }
         let replayed = replay(machine.log.iter().cloned().map(Bytes::from));
         prop_assert_eq!(dump(&replayed), dump(&machine.state));
+        prop_assert_eq!(usage(&replayed), usage(&machine.state));
     }
 }
 
@@ -424,6 +432,7 @@ proptest! {
         let tail = machine.log[start..].iter().cloned().map(Bytes::from);
         let recovered = replay(checkpoint.into_iter().chain(tail));
         prop_assert_eq!(dump(&recovered), dump(&machine.state));
+        prop_assert_eq!(usage(&recovered), walked(&machine.state));
         prop_assert_eq!(recovered.next_handle(), machine.state.next_handle());
         prop_assert_eq!(recovered.has_locks(), machine.state.has_locks());
         let whole = replay(machine.log.iter().cloned().map(Bytes::from));

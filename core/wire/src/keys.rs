@@ -253,6 +253,7 @@ fn who_asks(request: &mut Request) -> Option<&mut Credentials> {
         Request::SetXattr(request) => &mut request.who,
         Request::ListXattr(request) => &mut request.who,
         Request::RemoveXattr(request) => &mut request.who,
+        Request::Usage(request) => &mut request.who,
         _ => return None,
     })
 }

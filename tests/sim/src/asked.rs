@@ -69,6 +69,7 @@ pub const NOT_ASKED: &[(Op, &str)] = &[
     (Op::ClassicRemoveMetafile, "the same"),
     (Op::RemoveEntries, "it tells how many names are gone, not which: `tests/trees.rs`"),
     (Op::Changes, "watching is no part of a history: `tests/watch.rs`"),
+    (Op::Usage, "compared with a walk after every step of a history: `core/namespace/tests/model.rs`"),
     (Op::ListXattr, "they have one attribute, and ask for its value"),
     (Op::TxStatus, "only after a crash between the phases of a transaction: in some seeds"),
 ];

@@ -27,6 +27,7 @@ mod nfs;
 mod node;
 mod ping;
 mod preload;
+mod quota;
 mod rm;
 mod run;
 mod seal;
@@ -102,6 +103,7 @@ enum Command {
     Split(split::Args),
     Seal(seal::Args),
     Set(set::Args),
+    Quota(quota::Args),
     Df(df::Args),
     Du(du::Args),
     Watch(watch::Args),
@@ -168,6 +170,7 @@ impl Cli {
             Command::Split(args) => args.run(common),
             Command::Seal(args) => args.run(common),
             Command::Set(args) => args.run(common),
+            Command::Quota(args) => args.run(common),
             Command::Df(args) => args.run(common),
             Command::Du(args) => args.run(common),
             Command::Watch(args) => args.run(common),

@@ -64,6 +64,7 @@ impl State {
             Request::ClassicInsertEntry(request) => body(self.prepare_classic_insert(cx, request, record)),
             Request::ClassicRemoveEntry(request) => body(self.prepare_classic_remove_entry(cx, request, record)),
             Request::ClassicRemoveMetafile(request) => body(self.prepare_classic_remove(cx, request, record)),
+            Request::Usage(request) => body(self.usage(request)),
             Request::Parent(request) => body(self.parent(request.dir).map(|parent| ParentReply { parent })),
             _ => return None,
         })

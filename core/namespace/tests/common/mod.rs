@@ -219,4 +219,20 @@ pub fn replay(records: impl IntoIterator<Item = Bytes>) -> State {
     state
 }
 
+/// What each user takes, as the state has counted it.
+pub fn usage(state: &State) -> Vec<UserUsage> {
+    state.usage(&UsageRequest { from: 0, to: u32::MAX, who: ROOT }).expect("root may ask").users
+}
+
+/// What each user takes, by a walk over all inodes.
+pub fn walked(state: &State) -> Vec<UserUsage> {
+    let mut users = std::collections::BTreeMap::<u32, UserUsage>::new();
+    for inode in (1..state.next_handle().counter()).filter_map(|counter| state.peek(Handle(counter))) {
+        let user = users.entry(inode.uid).or_insert(UserUsage { uid: inode.uid, inodes: 0, bytes: 0 });
+        user.inodes += 1;
+        user.bytes += inode.attr(TOP).allocated_bytes();
+    }
+    users.into_values().collect()
+}
+
 pub const TOP: Handle = ROOT_HANDLE;

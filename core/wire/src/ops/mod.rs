@@ -10,9 +10,12 @@ mod locks;
 mod many;
 mod mount;
 mod names;
+mod quota;
 mod row;
 mod server;
 mod split;
+#[cfg(test)]
+mod tests;
 mod trace;
 mod trees;
 mod watch;
@@ -29,6 +32,7 @@ pub use self::locks::*;
 pub use self::many::*;
 pub use self::mount::*;
 pub use self::names::*;
+pub use self::quota::*;
 pub use self::row::*;
 pub use self::server::*;
 pub use self::split::*;
@@ -391,6 +395,10 @@ operations! {
     61 Changes(ChangesRequest) -> ChangesReply, Meta "metadata server",
         reads, Untouched, Other, by UnlimitedKey, traced "changes", about nothing;
 
+    // Metadata servers: what users take.
+    /// What do these users take here?
+    62 Usage(UsageRequest) -> UsageReply, Meta "metadata server", reads, Untouched, Other, by User, traced "usage", about nothing;
+
     // Between metadata servers.
     /// Prepare a part of a transaction.
     64 TxPrepare(TxPrepareRequest) -> TxPrepareReply, Meta "participant",
@@ -452,49 +460,3 @@ const _: () = {
         place += 1;
     }
 };
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use weft_base::Handle;
-
-    #[test]
-    fn operation_numbers_round_trip() {
-        for op in Op::ALL {
-            assert_eq!(Op::from_code(op.code()), Some(*op));
-        }
-        assert_eq!(Request::decode(9999, Bytes::new()), Err(Status::NotSupported));
-    }
-
-    #[test]
-    fn a_row_agrees_with_itself() {
-        // Executed exactly once, and no change for a person: opens, closes, locks and parts of
-        // transactions.
-        let not_a_change = [Op::Open, Op::Close, Op::CloseMany, Op::Lock, Op::Unlock, Op::TxPrepare, Op::TxDecide];
-        for op in Op::ALL {
-            let name = op.name();
-            assert_eq!(op.class() == Class::MetaChange, op.changes() && !not_a_change.contains(op), "{name}");
-            assert!(!op.changes() || (op.role() == Some(ServerRole::Meta) && op.space() != Space::Untouched), "{name}");
-            assert!(op.role().is_some() || op.space() == Space::Untouched, "{name}");
-            assert_eq!(op.role().is_none(), op.event_name() == "other", "{name}");
-        }
-    }
-
-    #[test]
-    fn left_over_bytes_are_refused() {
-        let mut body = GetAttrRequest { handle: Handle(1) }.to_bytes().to_vec();
-        assert!(Request::decode(Op::GetAttr.code(), body.clone().into()).is_ok());
-        body.push(0);
-        assert_eq!(Request::decode(Op::GetAttr.code(), body.into()), Err(Status::BadMessage));
-    }
-
-    proptest! {
-        #[test]
-        fn random_bodies_never_panic(op in 0u16..110, body in proptest::collection::vec(any::<u8>(), 0..300)) {
-            if let Ok(request) = Request::decode(op, body.into()) {
-                prop_assert_eq!(request.op().code(), op);
-            }
-        }
-    }
-}

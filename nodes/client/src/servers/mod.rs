@@ -3,6 +3,7 @@
 
 mod admin;
 mod maps;
+mod quotas;
 mod space;
 
 use weft_base::{ClusterMap, Handle, Nanos, Payload, ServerId, ServerRole};

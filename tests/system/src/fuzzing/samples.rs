@@ -186,6 +186,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
         Request::RemoveXattr(RemoveXattrRequest { handle, name: Bytes::from_static(b"user.x"), who: who.clone() }),
         Request::SyncMeta(SyncMetaRequest {}),
         Request::Reclaim(ReclaimRequest { opens: vec![OpenFile { handle, rights: write, open_sequence: 3 }], locks: None, goes_on: None }),
+        Request::Usage(UsageRequest { from: 0, to: 5000, who: who.clone() }),
         Request::Notices(NoticesRequest { session: 3, heard: 5, leaves: false }),
         Request::Changes(ChangesRequest { after: ChangeCursor { log: 7, lsn: 5, segment: 1, offset: 4096 }, wait_ms: 10 }),
         Request::CloseMany(CloseManyRequest {
@@ -396,6 +397,7 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
             }
             .to_bytes(),
         ),
+        with_number(Op::Usage, &UsageReply { users: vec![UserUsage { uid: 7, inodes: 2, bytes: 8192 }], next: Some(9) }.to_bytes()),
         with_number(Op::TxPrepare, &TxPrepareReply { handles: Ok(vec![handle, Handle(0)]) }.to_bytes()),
         with_number(Op::TxStatus, &TxStatusReply { committed: Some(true) }.to_bytes()),
         with_number(Op::Parent, &ParentReply { parent: ROOT_HANDLE }.to_bytes()),
