@@ -3,6 +3,7 @@
 
 use std::fs::{self, File, FileTimes, OpenOptions};
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -113,7 +114,11 @@ fn promise_a_dataset_is_read_again_without_a_message() {
     let files = make_tree(&fs.mnt());
     seal(&fs, &[]);
     let data = fs.mount("data", "dataset");
-    let mine: Vec<PathBuf> = files.iter().map(|file| data.join(file.strip_prefix(fs.mnt()).unwrap())).collect();
+    // From the sealed directory on: the root above it is not sealed, and the kernel asks for it
+    // again when what it was told is too old.
+    let set = File::open(data.join("set")).expect("it is there");
+    let root = PathBuf::from(format!("/proc/self/fd/{}", set.as_raw_fd()));
+    let mine: Vec<PathBuf> = files.iter().map(|file| root.join(file.strip_prefix(fs.mnt().join("set")).unwrap())).collect();
     // A file with its attributes; names and contents are those that the other mount has written.
     let look = || -> Vec<(u64, Vec<u8>)> {
         mine.iter().map(|file| (fs::metadata(file).expect("it is there").ino(), fs::read(file).expect("it is sealed"))).collect()
