@@ -82,6 +82,11 @@ impl<R: ServerRuntime> Container<R> {
         punched
     }
 
+    /// Bytes of the disk that it takes. 0 if the disk does not say.
+    pub async fn backed_bytes(&self) -> u64 {
+        self.rt.disk().backed(self.file).await.unwrap_or(0)
+    }
+
     /// Does what the cache layer has queued, for ever.
     pub async fn work(&self) {
         self.cache.work(&self.rt, self.file).await;

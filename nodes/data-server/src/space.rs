@@ -156,9 +156,7 @@ impl<R: ServerRuntime> Objects<R> {
         true
     }
 
-    /// Lets the table hold no more space for writes to come than a small part of what the disk has:
-    /// what is given up below the high-water mark counts as backed by the disk (see
-    /// [`Objects::space_report`]), and what was never written is not.
+    /// Lets the table hold no more space for writes to come than a small part of what the disk has.
     pub async fn limit_windows(&self) {
         let (_, disk_free) = self.rt.disk().space().await.unwrap_or((0, 0));
         self.disk_is_short.set(disk_free < SHORT_SEGMENTS * self.config.serving.journal_segment_bytes);
@@ -171,13 +169,10 @@ impl<R: ServerRuntime> Objects<R> {
     pub async fn space_report(&self) -> SpaceReport {
         let (_, disk_free) = self.rt.disk().space().await.unwrap_or((0, 0));
         let usage = self.table.borrow().usage();
-        let gaps = usage.high_water_bytes.saturating_sub(usage.header_bytes + usage.mapped_bytes);
-        let growth = usage.capacity_bytes.saturating_sub(usage.high_water_bytes);
-        // What objects have left at the end of the container is still its own.
-        let left_behind = usage.peak_bytes.saturating_sub(usage.high_water_bytes);
-        // Both may have been given back to the disk, so together they are no more than the disk
-        // has, or what is known to be backed.
-        let free = (gaps + growth).min((gaps + left_behind).max(disk_free));
+        let taken = usage.header_bytes + usage.mapped_bytes;
+        // What objects have left in the container is its own until it is given back to the disk.
+        let spare = self.container.backed_bytes().await.saturating_sub(taken);
+        let free = usage.capacity_bytes.saturating_sub(taken).min(spare + disk_free);
         SpaceReport { used: usage.mapped_bytes, capacity: usage.mapped_bytes + free, free }
     }
 }

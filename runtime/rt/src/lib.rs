@@ -347,6 +347,9 @@ pub trait Disk: Clone + 'static {
     /// Names of all files, sorted.
     fn list(&self) -> impl Future<Output = Result<Vec<String>, DiskError>>;
 
+    /// Bytes of the disk that a file takes: those of holes in it are not its own.
+    fn backed(&self, file: FileId) -> impl Future<Output = Result<u64, DiskError>>;
+
     /// Total and free bytes of the disk.
     fn space(&self) -> impl Future<Output = Result<(u64, u64), DiskError>>;
 

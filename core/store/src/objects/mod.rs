@@ -154,8 +154,6 @@ pub struct SpaceUsage {
     pub free_bytes: u64,
     /// Everything in use lies below this byte offset of the container.
     pub high_water_bytes: u64,
-    /// The highest that it has been since the start.
-    pub peak_bytes: u64,
 }
 
 /// Why a write cannot be planned.

@@ -39,8 +39,6 @@ pub struct QuarantineMark(u64);
 pub struct SpaceAllocator {
     capacity: u64,
     high_water: u64,
-    /// The highest that the mark has been.
-    peak: u64,
     free_by_start: BTreeMap<u64, u64>,
     free_by_size: BTreeSet<(u64, u64)>,
     free_blocks: u64,
@@ -66,7 +64,6 @@ impl SpaceAllocator {
         SpaceAllocator {
             capacity,
             high_water: header,
-            peak: header,
             free_by_start: BTreeMap::new(),
             free_by_size: BTreeSet::new(),
             free_blocks: 0,
@@ -93,7 +90,6 @@ impl SpaceAllocator {
                 space.insert_free(gap);
             }
         }
-        space.peak = space.high_water;
         Ok(space)
     }
 
@@ -222,11 +218,6 @@ impl SpaceAllocator {
         self.high_water
     }
 
-    /// The highest value of [`Self::high_water`] until now.
-    pub fn peak(&self) -> u64 {
-        self.peak
-    }
-
     fn take_at(&mut self, goal: u64, min: u64, max: u64) -> Option<BlockRun> {
         if goal == self.high_water {
             if self.free_by_size.range((max, 0)..).next().is_some() {
@@ -243,7 +234,6 @@ impl SpaceAllocator {
     fn take_above(&mut self, blocks: u64) -> BlockRun {
         let run = BlockRun { start: self.high_water, blocks };
         self.high_water += blocks;
-        self.peak = self.peak.max(self.high_water);
         run
     }
 

@@ -249,7 +249,6 @@ impl ObjectTable {
             quarantined_bytes: bytes_of(self.space.quarantined_blocks()),
             free_bytes: bytes_of(self.space.available_blocks()),
             high_water_bytes: bytes_of(self.space.high_water()),
-            peak_bytes: bytes_of(self.space.peak()),
         }
     }
 

@@ -23,6 +23,8 @@ use crate::{fault, pool, sys};
 
 /// Flushes that run at once: of a journal, of a container, and of the directory.
 const HELPERS_MAX: usize = 4;
+/// The unit of `st_blocks`.
+const STAT_BLOCK_BYTES: u64 = 512;
 
 /// A directory of the local file system as the disk of a server.
 #[derive(Clone, Debug)]
@@ -298,6 +300,10 @@ impl Disk for DirDisk {
         }
         names.sort();
         Ok(names)
+    }
+
+    async fn backed(&self, file: FileId) -> Result<u64, DiskError> {
+        self.with_file(file, |file| Ok(file.metadata()?.blocks() * STAT_BLOCK_BYTES))
     }
 
     async fn space(&self) -> Result<(u64, u64), DiskError> {

@@ -190,6 +190,10 @@ impl Disk for MemDisk {
         })
     }
 
+    async fn backed(&self, file: FileId) -> Result<u64, DiskError> {
+        self.with_file(file, |file| Ok(file.chunks.len() as u64 * CHUNK_BYTES))
+    }
+
     async fn allocate(&self, file: FileId, offset: u64, len: u64) -> Result<(), DiskError> {
         self.with_file(file, |file| {
             self.take_chunks(file, offset, len)?;

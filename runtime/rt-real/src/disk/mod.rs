@@ -79,6 +79,9 @@ impl Disk for RealDisk {
     async fn list(&self) -> Result<Vec<String>, DiskError> {
         delegate!(self, list())
     }
+    async fn backed(&self, file: FileId) -> Result<u64, DiskError> {
+        delegate!(self, backed(file))
+    }
     async fn space(&self) -> Result<(u64, u64), DiskError> {
         delegate!(self, space())
     }

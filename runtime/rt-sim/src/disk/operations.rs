@@ -237,6 +237,11 @@ impl Disk for SimDisk {
         }
     }
 
+    async fn backed(&self, file: FileId) -> Result<u64, DiskError> {
+        // Known without the disk, as in an operating system.
+        self.world.state.borrow().nodes[self.node.index()].disk.volume.backed(file)
+    }
+
     async fn space(&self) -> Result<(u64, u64), DiskError> {
         match self.run(DiskOp::Space).await? {
             DiskValue::Space(total, free) => Ok((total, free)),

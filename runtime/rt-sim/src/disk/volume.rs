@@ -322,6 +322,11 @@ impl Volume {
         }
     }
 
+    /// Bytes that an open file takes.
+    pub(crate) fn backed(&self, file: FileId) -> Result<u64, DiskError> {
+        self.file(file).map(SimFile::space)
+    }
+
     fn free(&self) -> u64 {
         if self.is_full { 0 } else { self.capacity.saturating_sub(self.used) }
     }

@@ -20,6 +20,7 @@ mod crowd;
 mod holes;
 mod known;
 mod moving;
+mod space;
 use appending::{append, check_log};
 use moving::{follow, move_on};
 use weft_wire::ops::{Family, Lock, LockKind};
