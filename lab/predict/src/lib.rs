@@ -8,16 +8,20 @@
 // `write_line` of `weft-rt-real`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod advice;
 mod calibrate;
 mod fit;
 mod machine;
 mod run;
+mod twin;
+
+pub use advice::{Advice, Advised, advise};
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Subcommand;
 use weft_bench::Stop;
 use weft_host::connect::Common;
@@ -31,9 +35,9 @@ const UNREST_MAX: f64 = 0.25;
 /// Predict what Weft would do on this machine, or on one that differs from it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  weft predict calibrate machine.toml                                         half a minute, on an idle machine
-  weft predict run weft-creates --machine machine.toml --set clients=1,2,4
-  weft predict run engines --machine machine.toml --measure                   beside what this machine really does
+  weft predict calibrate                                   half a minute, on an idle machine; from then on `weft explain` says what a change gives
+  weft predict run weft-creates --set clients=1,2,4
+  weft predict run engines --measure                       beside what this machine really does
   weft predict run weft-creates --machine machine.toml --what-if weft.metadata_servers=4 --what-if network.link_latency=100us")]
 pub struct Args {
     #[command(subcommand)]
@@ -52,10 +56,12 @@ enum What {
 /// varies what cannot be measured alone until the simulator takes as long as they did. Whatever
 /// else this machine does meanwhile is taken for a part of it.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  weft predict calibrate machine.toml --dir /mnt/disk")]
+#[command(after_help = "Examples:\n  weft predict calibrate\n  weft predict calibrate machine.toml --dir /mnt/disk")]
 struct CalibrateArgs {
-    /// The profile; `weft sim run --set profile=FILE` takes it, too
-    file: PathBuf,
+    /// The profile; `weft sim run --set profile=FILE` takes it, too [default: that of this machine,
+    /// which `weft explain`, `weft view` and `weft predict run` find: machine-HOST.toml in
+    /// ~/.config/weft]
+    file: Option<PathBuf>,
     /// Where the file systems are [default: where temporary files are]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -83,12 +89,18 @@ impl CalibrateArgs {
             }
         };
         let Calibrated { machine, errors, unrest } = calibrate::calibrate(self.dir.as_deref(), common, &stop, tell)?;
-        std::fs::write(&self.file, machine.profile()).with_context(|| format!("cannot write {}", self.file.display()))?;
+        let (file, now) = match self.file {
+            Some(file) => {
+                let now = format!("weft predict run PLAN --machine {}", file.display());
+                (file, now)
+            }
+            None => (twin::usual_profile()?, "weft predict run PLAN, and weft explain says what a change would give".into()),
+        };
+        twin::write(&file, &(machine.profile() + &twin::seen(&errors)))?;
         let (low, high) = errors.iter().fold((0.0_f64, 0.0_f64), |(low, high), error| (low.min(*error), high.max(*error)));
         print(&format!(
-            "{0} describes {1}; its probes are simulated with errors from {2:.0} % to {3:+.0} %.\n\
-             Now: weft predict run PLAN --machine {0}\n",
-            self.file.display(),
+            "{} describes {}; its probes are simulated with errors from {:.0} % to {:+.0} %.\nNow: {now}\n",
+            file.display(),
             machine.description,
             low * 100.0,
             high * 100.0

@@ -9,9 +9,11 @@ use serde_json::{Map, Value};
 use weft_analysis::results::Spread;
 use weft_bench::{LocalPlan, Stop};
 use weft_host::connect::Common;
-use weft_host::output::{Table, print, print_json};
+use weft_host::output::{Table, print, print_json, tell};
 use weft_lab_sim::{VirtualPhase, virtual_phases};
 use weft_plan::files::Lab;
+
+use crate::twin::{Rates, Twin};
 
 /// What is measured may be so much above a bound before the bound is called wrong: repetitions
 /// differ.
@@ -29,16 +31,17 @@ kernel's choice, from run to run. A measured rate between the two has no error.
 A bound is the rate at which the busiest part of the machine would have nothing else to do; no order of work gives more.
 
 Examples:
-  weft predict run weft-creates --machine machine.toml --set clients=1,2,4 --measure
+  weft predict run weft-creates --set clients=1,2,4 --measure
   weft predict run weft-creates --machine machine.toml --what-if weft.metadata_servers=4
   weft predict run weft-streams --machine machine.toml --what-if weft.shared_cores=none,servers=8 --what-if disk.bandwidth=7GiB"
 )]
 pub struct Args {
     /// Name or file of a plan among `weft sim list` with system = \"weft\", or of `weft bench run`
     plan: String,
-    /// The machine: a profile
+    /// The machine: a profile. With --measure it keeps how far off predictions were [default: that
+    /// of this machine, of `weft predict calibrate`]
     #[arg(long, value_name = "FILE")]
-    machine: PathBuf,
+    machine: Option<PathBuf>,
     /// Another value of a key of the plan, with the table before it; commas make a list
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -100,12 +103,15 @@ struct WhatIf {
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
         let lab = Lab::near(self.lab.clone());
-        let virtual_rows = virtual_phases(&lab, &self.plan, &self.settings(&[]))?;
-        let together = virtual_phases(&lab, &self.plan, &self.settings(&["process.wake=0ns".into()]))?;
+        let twin = Twin::open(self.machine.as_deref())?;
+        let mut twin =
+            twin.context("there is no profile of this machine: `weft predict calibrate` makes one, --machine FILE names another")?;
+        let virtual_rows = virtual_phases(&lab, &self.plan, &self.settings(&twin, &[]))?;
+        let together = virtual_phases(&lab, &self.plan, &self.settings(&twin, &["process.wake=0ns".into()]))?;
         let mut rows = virtual_rows.iter().zip(&together).map(|(row, together)| Row::of(row, together)).collect::<Result<Vec<Row>>>()?;
         for values in &self.what_if {
-            let changed =
-                virtual_phases(&lab, &self.plan, &self.settings(&other_values(values)?)).with_context(|| format!("with {values}"))?;
+            let changed = virtual_phases(&lab, &self.plan, &self.settings(&twin, &other_values(values)?))
+                .with_context(|| format!("with {values}"))?;
             for row in &mut rows {
                 if let Some(found) = changed.iter().find(|found| row.is_like(found)) {
                     let other = Row::of(found, found)?;
@@ -121,6 +127,9 @@ impl Args {
                 let same = real.iter().find(|real| row.phase == real.phase.phase && agree(&row.parameters, &real.parameters));
                 row.measured(same.map(|real| real.phase.ops_per_s));
             }
+            if let Err(error) = twin.remember(rows.iter().filter_map(|row| row.error)) {
+                tell(&format!("what was found out is not kept: {error:#}"));
+            }
         }
         if self.json {
             print_json(&rows)?
@@ -131,15 +140,14 @@ impl Args {
     }
 
     /// The plan's values, on this machine; later ones win.
-    fn settings(&self, more: &[String]) -> Vec<String> {
-        let machine = ["system=weft".to_string(), format!("profile={}", path_of(&self.machine))];
-        [&machine[..], &self.set, more].concat()
+    fn settings(&self, twin: &Twin, more: &[String]) -> Vec<String> {
+        [&twin.machine()[..], &self.set, more].concat()
     }
 }
 
 /// As a value of a plan: a path is told from the name of a built-in profile by a slash, and may
 /// have commas.
-fn path_of(file: &std::path::Path) -> String {
+pub(crate) fn path_of(file: &std::path::Path) -> String {
     let path = file.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
     if path.contains('/') { format!("\"{path}\"") } else { format!("\"./{path}\"") }
 }
@@ -193,8 +201,8 @@ impl Row {
 
     fn measured(&mut self, rate: Option<Spread>) {
         self.measured = rate;
-        let (low, high) = (self.predicted.min(self.predicted_together), self.predicted.max(self.predicted_together));
-        self.error = rate.map(|rate| rate.median.clamp(low, high) / rate.median - 1.0);
+        let predicted = Rates { apart: self.predicted, together: self.predicted_together };
+        self.error = rate.map(|rate| predicted.error(rate.median));
         self.is_above_bound = rate.is_some_and(|rate| rate.median > BOUND_SLACK * self.bound);
     }
 }

@@ -85,6 +85,8 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<Case> {
         root.table(section)?;
         profile.as_ref().map(|profile| profile.table(section)).transpose()?;
     }
+    // How good predictions by it were so far is for `weft explain`.
+    profile.as_ref().map(|profile| profile.table("seen")).transpose()?;
     profile.iter().try_for_each(Table::finish)?;
     root.finish()?;
     Ok(case)

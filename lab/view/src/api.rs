@@ -109,7 +109,7 @@ impl Question<'_> {
 type Route = fn(&Question<'_>) -> Answer;
 
 /// Every path below `/api/` that asks about a run.
-const ROUTES: [(&str, Route); 28] = [
+const ROUTES: [(&str, Route); 29] = [
     ("runs", |ask| Answer::json(&overview::runs(ask.site))),
     ("run", |ask| Answer::json(&describe(ask.run, &ask.tracks))),
     ("window", window),
@@ -141,6 +141,10 @@ const ROUTES: [(&str, Route); 28] = [
         let mut told = json!(explanation);
         told["charts"] = drawn::explained(&explanation, ask.width());
         Answer::json(&told)
+    }),
+    ("advice", |ask| {
+        let twin = weft_predict::advise(&ask.run.explain(ask.from, ask.to), None);
+        Answer::json(&json!(twin.unwrap_or_else(|error| weft_predict::Advised::unknown(&error))))
     }),
     ("slowest", |ask| {
         let count = ask.query.number("count", 20).min(200) as usize;

@@ -15,6 +15,7 @@ use weft_host::fs_arg::CONFIG_NAME;
 use weft_host::mounts;
 use weft_host::output::{Table, print, print_json};
 use weft_host::parallel::at_once;
+use weft_predict::{Advised, advise};
 use weft_recording::files_in;
 use weft_recording::nodes::record;
 use weft_trace::Stage;
@@ -29,6 +30,9 @@ use weft_trace::record::Body;
 #[command(after_help = "\
 Of a running file system the servers, wherever they are, and the mounts of this user on this machine are recorded for some seconds. Other
 processes (programs that use the library, `weft bench`) record when WEFT_TRACE names a folder, and write their files there when they end.
+
+The first lines say what limits and by how much; then what to do, and what it would give: the same work in virtual time on the machine of the
+profile, as it is and with the change. Without a profile (`weft predict calibrate` makes one in half a minute) there is no such number.
 
 Examples:
   weft explain ~/fs                 the next 3 s of a running file system
@@ -56,6 +60,10 @@ pub struct Args {
     /// Places to name for each kind of operation
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     suspects: usize,
+    /// The machine that is asked what a change would give: a profile [default: that of this
+    /// machine, of `weft predict calibrate`]
+    #[arg(long, value_name = "PROFILE")]
+    machine: Option<PathBuf>,
     /// Draw the stages into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -82,6 +90,7 @@ fn measured(all: &Explanation) -> String {
 struct Report {
     #[serde(flatten)]
     explanation: Explanation,
+    twin: Advised,
     slowest: Vec<Waterfall>,
     nodes: Vec<NodeRow>,
 }
@@ -133,11 +142,13 @@ impl Args {
         }
         let merged = merge_by(sound.into_iter().flatten().flatten().collect(), &at_once);
         let analysis = Analysis::by(&merged, &at_once);
-        let mut report = Report {
-            explanation: analysis.explain_by(self.suspects, i64::MIN, i64::MAX, &at_once),
-            slowest: analysis.slowest(self.slowest),
-            nodes: nodes(&merged),
-        };
+        let explanation = analysis.explain_by(self.suspects, i64::MIN, i64::MAX, &at_once);
+        // What limits is worth saying without it.
+        let twin = advise(&explanation, self.machine.as_deref()).or_else(|error| match &self.machine {
+            Some(_) => Err(error),
+            None => Ok(Advised::unknown(&error)),
+        })?;
+        let mut report = Report { explanation, twin, slowest: analysis.slowest(self.slowest), nodes: nodes(&merged) };
         report.explanation.missing.extend(problems);
         if let Some(svg) = &self.svg {
             let explained = format!("{} operations, {:.1} % covered", report.explanation.operations, report.explanation.covered * 100.0);
@@ -244,6 +255,7 @@ fn said((verdict, number): (&Finding, usize)) -> String {
 fn text(report: &Report) -> String {
     let all = &report.explanation;
     let mut text: String = all.verdict.iter().zip(1..).map(said).collect();
+    report.twin.sentences().for_each(|sentence| text += &format!("{sentence}\n"));
     text += &format!("\n{}\n", measured(all));
     text += &(clock_lines(&report.nodes) + &wait_lines(&report.nodes));
     for open in &all.unfinished {

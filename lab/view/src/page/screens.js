@@ -1,6 +1,6 @@
 // The screens beside the timeline: Overview, Latency, Where time goes, Request, Trace health.
 
-import { ask, bytes, count, el, kindLook, kindTitle, moment, percent, set, stageLook, stageTitle, state, svg, things, time, windowQuery } from "./core.js";
+import { ask, bytes, count, el, get, kindLook, kindTitle, moment, percent, set, stageLook, stageTitle, state, svg, things, time, windowQuery } from "./core.js";
 import { chart, chartWidth, figure, picture } from "./drawn.js";
 import { around, bar, card, goTo, key, number, page, shortened, swatch, table } from "./parts.js";
 
@@ -21,7 +21,10 @@ export async function overview(main) {
     [String(clients), clients === 1 ? "client" : "clients"], [String(run.servers), "servers"], [count(totals.rows.reduce((sum, [, , spans]) => sum + spans, 0)), "spans"],
     [time(latency.total.quantiles[0][1]), "median"], [time(latency.total.quantiles[3][1]), "99th percentile"],
   ];
-  const verdict = explain.verdict.length ? card("Verdict", el("ol", { class: "suspects" }, explain.verdict.map(verdictItem))) : null;
+  const advice = el("div", { class: "advice" });
+  const verdict = explain.verdict.length ? card("Verdict", el("ol", { class: "suspects" }, explain.verdict.map(verdictItem)), advice) : null;
+  // The twin is simulated for it: the page does not wait.
+  if (verdict) get("advice", windowQuery()).then((answer) => answer.json()).then((twin) => advice.replaceChildren(...twinSaid(twin)), () => {});
   if (!latency.total.count) return page(main, "overview", verdict, card(isWhole() ? "This run" : windowTitle(), el("p", { class: "sentence" }, NO_OPERATION)), card("Most time by event", eventTable(totals.rows)));
   page(main, "overview", verdict,
     card(isWhole() ? "This run" : windowTitle(),
@@ -40,6 +43,11 @@ export async function overview(main) {
 function verdictItem({ sentence, advice }) {
   const said = (words) => `${words.replace(/\.$/, "").replaceAll(" us ", " µs ")}.`;
   return el("li", {}, said(sentence), advice ? el("div", { class: "dim" }, said(advice)) : null);
+}
+
+function twinSaid({ advice, about }) {
+  const items = advice.map(({ sentence }) => el("li", {}, `${sentence}.`));
+  return [items.length ? el("ul", { class: "suspects" }, items) : null, about ? el("p", { class: "dim" }, `${about}.`) : null].filter(Boolean);
 }
 
 const NO_OPERATION = "No operation of a client was recorded here.";

@@ -63,7 +63,8 @@ impl<R: Runtime> Client<R> {
     /// As [`Client::read`]; [`Status::Invalid`] if ranges overlap or are out of order.
     pub async fn read_list(&self, file: &OpenFile, ranges: &[(u64, u64)]) -> Result<Vec<Vec<Payload>>> {
         let flow = self.flow("read", file.handle());
-        let _op = weft_trace::operation(weft_trace::event::CLIENT_READ);
+        let mut op = weft_trace::operation(weft_trace::event::CLIENT_READ);
+        op.range(ranges.first().map_or(0, |range| range.0), ranges.iter().fold(0, |sum, range| range.1.saturating_add(sum)));
         if !file.rights().contains(Rights::READ) {
             return Err(flow.error(Status::AccessDenied));
         }

@@ -46,7 +46,8 @@ impl<R: Runtime> Client<R> {
     /// As [`Client::write`] and [`Client::fsync`].
     pub async fn write_synced(&self, file: &OpenFile, offset: u64, data: Bulk<'_>, data_only: bool) -> Result<()> {
         let flow = self.flow("write", file.handle());
-        let _op = weft_trace::operation(weft_trace::event::CLIENT_WRITE);
+        let mut op = weft_trace::operation(weft_trace::event::CLIENT_WRITE);
+        op.range(offset, data.len());
         self.write_in(flow, file, &[(offset, data.len())], data, true).await?;
         self.sync_attributes(flow, file.inode(), data_only).await
     }
@@ -59,7 +60,8 @@ impl<R: Runtime> Client<R> {
     /// `data` is not as long as they are.
     pub async fn write_list(&self, file: &OpenFile, ranges: &[(u64, u64)], data: Bulk<'_>) -> Result<()> {
         let flow = self.flow("write", file.handle());
-        let _op = weft_trace::operation(weft_trace::event::CLIENT_WRITE);
+        let mut op = weft_trace::operation(weft_trace::event::CLIENT_WRITE);
+        op.range(ranges.first().map_or(0, |range| range.0), data.len());
         self.write_in(flow, file, ranges, data, false).await
     }
 

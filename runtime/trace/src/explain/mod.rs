@@ -7,6 +7,7 @@
 //! So the stages of an operation add up to its duration exactly; what no record explains is a stage
 //! of its own ([`crate::Stage::Unseen`]) and lowers `covered`.
 
+mod asked;
 mod blocking;
 mod critical;
 mod index;
@@ -26,6 +27,7 @@ mod waterfall;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+pub use asked::AskedFor;
 pub use report::{Explanation, KindReport, StageReport};
 pub use suspect::Suspect;
 pub use unfinished::{Silent, Unfinished};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use weft_base::FastMap;
 
+use super::asked::{AskedFor, asked};
 use super::index::for_each;
 use super::suspect::{Suspect, suspects};
 use super::tally::{Stages, Tally, micros, quantile, rank, ratio, seconds};
@@ -27,6 +28,8 @@ pub struct Explanation {
     /// How much was recorded, and how much of it operations were under way.
     #[serde(flatten)]
     pub wall: Wall,
+    /// What was asked of how much.
+    pub asked: AskedFor,
     /// What limits, the most important first.
     pub verdict: Vec<Finding>,
     /// Operations that were not over when the recording ended.
@@ -130,6 +133,7 @@ pub(super) fn explain(analysis: &Analysis<'_>, (from_ns, to_ns): (i64, i64), sus
         seconds: seconds(dur_ns),
         covered: if operations.is_empty() { 0.0 } else { covered },
         wall,
+        asked: AskedFor::default(),
         verdict: Vec::new(),
         unfinished_count: unfinished.len() as u64,
         unfinished: unfinished.into_iter().take(UNFINISHED_MAX).map(|open| open.row.clone()).collect(),
@@ -152,7 +156,8 @@ pub(super) fn explain(analysis: &Analysis<'_>, (from_ns, to_ns): (i64, i64), sus
     let of_places = named.iter().map(|named| Wanted::Stage(named.stage, named.place));
     let wanted: Vec<Wanted> = of_places.chain(servers.iter().copied().map(Wanted::Work)).collect();
     let mut waits = waits(&analysis.paths, operations, &wanted);
-    let work = servers.into_iter().zip(waits.split_off(named.len())).collect();
+    let work: Vec<(usize, f64)> = servers.into_iter().zip(waits.split_off(named.len())).collect();
+    explanation.asked = asked(analysis, operations, &work);
     let known = Known { analysis, operations, window: (from_ns, to_ns), named: &named, waits, work };
     explanation.verdict = verdicts(&explanation, &known);
     explanation

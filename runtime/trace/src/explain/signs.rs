@@ -69,13 +69,24 @@ impl Analysis<'_> {
     }
 }
 
-/// Those whose length was recorded.
-pub(super) fn pieces(operations: &[ClientOperation]) -> Pieces {
-    let mut sum = Pieces::default();
-    for operation in operations.iter().filter(|operation| operation.bytes > 0 && moves_data(operation.event)) {
-        sum = Pieces { count: sum.count + 1, bytes: sum.bytes + u64::from(operation.bytes), dur_ns: sum.dur_ns + operation.dur_ns };
+/// Reads and writes whose length was recorded.
+pub(super) fn moved(operations: &[ClientOperation]) -> [Pieces; 2] {
+    let mut sums = [Pieces::default(); 2];
+    for operation in operations.iter().filter(|operation| operation.bytes > 0) {
+        let sum = match operation.event {
+            APP_READ | FUSE_READ | CLIENT_READ => &mut sums[0],
+            APP_WRITE | FUSE_WRITE | CLIENT_WRITE => &mut sums[1],
+            _ => continue,
+        };
+        *sum = Pieces { count: sum.count + 1, bytes: sum.bytes + u64::from(operation.bytes), dur_ns: sum.dur_ns + operation.dur_ns };
     }
-    sum
+    sums
+}
+
+/// Both together.
+pub(super) fn pieces(operations: &[ClientOperation]) -> Pieces {
+    let [reads, writes] = moved(operations);
+    Pieces { count: reads.count + writes.count, bytes: reads.bytes + writes.bytes, dur_ns: reads.dur_ns + writes.dur_ns }
 }
 
 /// The directory in which most names of this server are made and removed, if that is most of all.
@@ -89,12 +100,8 @@ pub(super) fn directory(operations: &[ClientOperation], server: ServerId) -> Opt
     (all >= CHANGES_MIN && share > 0.5).then_some(Directory { handle: Handle(object), share })
 }
 
-fn moves_data(event: EventId) -> bool {
-    matches!(event, APP_READ | APP_WRITE | FUSE_READ | FUSE_WRITE | CLIENT_READ | CLIENT_WRITE)
-}
-
 /// The object of such a request of the kernel is the directory.
-fn is_of_a_directory(event: EventId) -> bool {
+pub(super) fn is_of_a_directory(event: EventId) -> bool {
     matches!(event, FUSE_CREATE | FUSE_LOOKUP | FUSE_MKDIR | FUSE_UNLINK | FUSE_RMDIR | APP_CREATE | APP_MKDIR | APP_UNLINK | APP_RMDIR)
 }
 
