@@ -10,7 +10,6 @@ mod operations;
 mod sim;
 mod size;
 mod tests;
-mod thesis;
 mod tidy;
 mod words;
 
@@ -34,18 +33,6 @@ enum Command {
     /// A failure prints the command that repeats it: cargo xtask sim --seeds 8123..8124 --verbose
     #[command(verbatim_doc_comment)]
     Sim(sim::Arguments),
-    /// Compares every number that the thesis behind the simulator prints with the simulated one
-    /// (minutes).
-    ///
-    /// Example: cargo xtask thesis --table C.3
-    /// Arguments go to `weft sim thesis`. Tables 6.1 to 6.5 need the traced application beside the
-    /// repository.
-    #[command(verbatim_doc_comment)]
-    Thesis {
-        /// Arguments of `weft sim thesis`
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<String>,
-    },
     /// Counts the instructions of the hottest paths and compares them with the recorded counts.
     ///
     /// Example: cargo xtask counts
@@ -75,7 +62,6 @@ enum Command {
 fn main() -> ExitCode {
     let good = match Cli::parse().command {
         Command::Sim(arguments) => sim::run(&arguments),
-        Command::Thesis { arguments } => thesis::run(&arguments),
         Command::Counts(arguments) => counts::run(&arguments),
         Command::Size => {
             size::print(&tidy::root());

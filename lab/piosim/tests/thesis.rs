@@ -1,5 +1,5 @@
 //! Printed results of Appendix C of the thesis that take few events, to the last digit. All of
-//! them: `cargo xtask thesis`.
+//! them: `weft sim thesis`.
 
 use weft_piosim::thesis::cases;
 

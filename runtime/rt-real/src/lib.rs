@@ -9,8 +9,8 @@
 //! # Budget
 //! A synchronous request costs the client a send, a poll and a receive, the server an epoll wait, a
 //! receive and a send; no thread hands anything over to another. In windows every call is shared by
-//! all the requests of a turn. `examples/rpc.rs` compares both with a bare loop over the same
-//! sockets.
+//! all the requests of a turn. `weft bench stat --fs FS --ceiling` compares both with a bare loop
+//! over the same kind of socket.
 //!
 //! Bulk data between processes of one machine takes memory that both share (`region`), everything
 //! else the socket.
