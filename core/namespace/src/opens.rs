@@ -105,10 +105,6 @@ impl Opens {
         opens.iter().filter(move |open| open.client != client && open.rights.contains(rights)).map(|open| open.client)
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.by_handle.len()
-    }
-
     fn forget(&mut self, client: ClientId, handle: Handle) {
         if self.by_handle.get(&handle).is_some_and(Vec::is_empty) {
             self.by_handle.remove(&handle);
@@ -143,7 +139,7 @@ mod tests {
         assert!(!opens.has_writer(FILE, None) && opens.is_open(FILE));
         opens.apply(OpenChange::Keep { client: A, handle: FILE, rights: Rights(0), sequence: 6 });
         assert!(!opens.is_open(FILE));
-        assert_eq!(opens.count(), 0);
+        assert!(opens.by_handle.is_empty());
         assert!(opens.by_client.is_empty());
     }
 

@@ -339,11 +339,6 @@ impl State {
         self.xattrs.bytes()
     }
 
-    /// Number of files that are open.
-    pub fn open_count(&self) -> usize {
-        self.opens.count()
-    }
-
     /// The inode, if it is there.
     pub fn peek(&self, handle: Handle) -> Option<&Inode> {
         self.inodes.get(handle)

@@ -91,8 +91,6 @@ fn overwriting_in_place_needs_no_record() {
     table.note_mtime(key(1), DataTime { at: WallTime(NOW.at.0 + 5), ..NOW });
     table.note_mtime(key(1), NOW);
     assert_eq!(table.stat(key(1)).expect("it exists").mtime, DataTime { at: WallTime(NOW.at.0 + 5), ..NOW });
-    let Some(ObjectRecord::Put { mtime, extents, .. }) = table.plan_touch(key(1)) else { panic!("it exists") };
-    assert_eq!((mtime, extents), (DataTime { at: WallTime(NOW.at.0 + 5), ..NOW }, vec![]));
 }
 
 #[test]
@@ -234,8 +232,6 @@ fn checkpoint_slices_hold_everything_in_bounded_pieces() {
         }
         assert_eq!(copy.used_bytes(), table.used_bytes());
     }
-    assert_eq!(table.objects_of(Handle(3)).count(), 1);
-    assert_eq!(table.objects_of(Handle(4)).count(), 0);
 }
 
 /// Ten writers share an object block by block; within each group of ten the blocks come in some

@@ -97,11 +97,6 @@ impl TickScale {
             }
         }
     }
-
-    /// Wall time minus monotonic time at the last anchor, in nanoseconds; 0 without one.
-    pub fn wall_offset_ns(&self) -> i64 {
-        self.anchors.last().map_or(0, |anchor| (i128::from(anchor.wall_ns) - i128::from(anchor.mono_ns)) as i64)
-    }
 }
 
 #[cfg(test)]
@@ -124,7 +119,6 @@ mod tests {
         let scale = TickScale::new([anchor(1000, 500), anchor(4000, 1500), anchor(6000, 2500)]);
         assert_eq!([1000, 2500, 4000, 5000, 6000].map(|ticks| scale.nanos(ticks)), [500, 1000, 1500, 2000, 2500]);
         assert_eq!((scale.nanos(8000), scale.nanos(700), scale.nanos(0)), (3500, 400, 167));
-        assert_eq!(scale.wall_offset_ns(), 7);
     }
 
     #[test]

@@ -281,13 +281,6 @@ impl Stacked {
         self.parts.iter().for_each(|(_, part)| total.merge(part));
         total
     }
-
-    /// The time distribution of tables 4.2 to 4.4 of the thesis: for each part its share of the
-    /// total time and its seconds.
-    pub fn time_table(&self) -> Vec<(&str, f64, f64)> {
-        let total = self.total().sum_ns().max(1) as f64;
-        self.parts.iter().map(|(name, part)| (name.as_str(), part.sum_ns() as f64 / total, part.sum_ns() as f64 / 1e9)).collect()
-    }
 }
 
 #[cfg(test)]
@@ -337,10 +330,6 @@ mod tests {
         assert_eq!(latency.quantile_ns(0.5), 100_000);
         assert_eq!(latency.quantile_ns(0.99), 9_000_000);
         assert_eq!(latency.ecdf(), [(149_999 + 1, 0.9), (9_000_000, 1.0)]);
-        let mut stacked = Stacked::default();
-        stacked.part("fast").record(1_000_000_000);
-        stacked.part("slow").record(3_000_000_000);
-        assert_eq!(stacked.time_table(), [("fast", 0.25, 1.0), ("slow", 0.75, 3.0)]);
     }
 
     #[test]

@@ -57,9 +57,6 @@ pub struct DiskCost {
 }
 
 impl DiskCost {
-    /// The disk of the thesis (section 6.1): 1 ms track to track and half a rotation at 7200 a
-    /// minute; 50 MiB/s.
-    pub const DISK_2009: DiskCost = DiskCost { access_ns: 5_166_666, bytes_per_s: 50 << 20, continues_free: true };
     /// The page cache of a local file system: a system call of 1 us, 4 GiB/s.
     pub const PAGE_CACHE: DiskCost = DiskCost { access_ns: 1_000, bytes_per_s: 4 << 30, continues_free: false };
     /// A solid state disk behind the kernel: 30 us, 1 GiB/s (measured on a virtual one by direct
@@ -129,7 +126,9 @@ mod tests {
 
     #[test]
     fn the_hole_where_reading_and_skipping_cost_the_same() {
-        assert_eq!(DiskCost::DISK_2009.hole_bytes_max(), 270_882);
+        // The disk of the thesis (section 6.1): 1 ms track to track, half a rotation; 50 MiB/s.
+        let of_2009 = DiskCost { access_ns: 5_166_666, bytes_per_s: 50 << 20, continues_free: true };
+        assert_eq!(of_2009.hole_bytes_max(), 270_882);
         assert_eq!(DiskCost::PAGE_CACHE.hole_bytes_max(), 4294);
         assert_eq!(DiskCost { access_ns: 0, bytes_per_s: u64::MAX, continues_free: false }.hole_bytes_max(), 0);
     }

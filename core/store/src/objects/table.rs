@@ -12,7 +12,7 @@ use super::{
 };
 use std::fmt;
 use std::ops::Bound;
-use weft_base::{DataTime, Handle};
+use weft_base::DataTime;
 
 /// All objects of a data server and the space of its container.
 #[derive(Debug)]
@@ -135,14 +135,6 @@ impl ObjectTable {
         (!is_known).then_some(ObjectRecord::Put { key, size_bytes, mtime, truncate_epoch, extents: Vec::new() })
     }
 
-    /// A record that keeps the time that [`Self::note_mtime`] set; `None` if the object does not
-    /// exist.
-    pub fn plan_touch(&self, key: ObjectKey) -> Option<ObjectRecord> {
-        let object = self.objects.get(&key)?;
-        let (size_bytes, mtime, truncate_epoch) = (object.size_bytes, object.mtime, object.truncate_epoch);
-        Some(ObjectRecord::Put { key, size_bytes, mtime, truncate_epoch, extents: Vec::new() })
-    }
-
     /// Where the bytes of a read lie, clipped to the local size: empty if `local_offset` is at or
     /// beyond it.
     pub fn plan_read(&self, key: ObjectKey, local_offset: u64, len: u64) -> Vec<ReadPiece> {
@@ -206,12 +198,6 @@ impl ObjectTable {
         self.objects.iter().map(|(key, object)| (*key, stat_of(object)))
     }
 
-    /// The objects of one file on this server.
-    pub fn objects_of(&self, handle: Handle) -> impl Iterator<Item = (ObjectKey, ObjectStat)> {
-        let range = ObjectKey { handle, index: 0 }..=ObjectKey { handle, index: u32::MAX };
-        self.objects.range(range).map(|(key, object)| (*key, stat_of(object)))
-    }
-
     /// The extents of an object as local offset, disk offset and length, in order, for inspection.
     pub fn extents(&self, key: ObjectKey) -> Vec<ExtentPut> {
         self.extents_within(key, 0, u64::MAX).collect()
@@ -250,11 +236,6 @@ impl ObjectTable {
             free_bytes: bytes_of(self.space.available_blocks()),
             high_water_bytes: bytes_of(self.space.high_water()),
         }
-    }
-
-    /// Changes what the container may grow to. Below what is in use it only stops further growth.
-    pub fn set_capacity_bytes(&mut self, bytes: u64) {
-        self.space.set_capacity(block_of(bytes));
     }
 
     /// Changes how much space may be held for writes that are likely to come.

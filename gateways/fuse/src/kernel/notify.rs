@@ -1,6 +1,5 @@
 //! What a file system tells the kernel without being asked.
 
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -13,7 +12,6 @@ use super::types::INodeNo;
 #[allow(dead_code)]
 mod code {
     pub const INVAL_INODE: i32 = 2;
-    pub const INVAL_ENTRY: i32 = 3;
     pub const RETRIEVE: i32 = 5;
     pub const INC_EPOCH: i32 = 8;
 }
@@ -48,15 +46,6 @@ impl Notifier {
     /// If the connection has ended. An object that the kernel does not know is no error.
     pub fn inval_inode(&self, ino: INodeNo, offset: i64, length: i64) -> io::Result<()> {
         self.send(code::INVAL_INODE, &[OutRecord::<24>::new().u64(ino.0).u64(offset as u64).u64(length as u64).bytes()])
-    }
-
-    /// A name in a directory leads elsewhere or nowhere.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn inval_entry(&self, parent: INodeNo, name: &OsStr) -> io::Result<()> {
-        let name = name.as_encoded_bytes();
-        self.send(code::INVAL_ENTRY, &[OutRecord::<16>::new().u64(parent.0).u32(name.len() as u32).u32(0).bytes(), name, &[0]])
     }
 
     /// All names that the kernel keeps must be looked up again (Linux 6.16).
