@@ -9,9 +9,11 @@
 
 pub mod checkpoint;
 mod codec;
+mod header;
 pub mod journal;
 pub mod objects;
 
+pub use header::HeaderError;
 pub use journal::Lsn;
 
 /// The largest journal or checkpoint record, in bytes. A length above it is damage, so no reader

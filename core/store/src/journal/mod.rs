@@ -46,7 +46,7 @@ pub use follow::{FrameAt, frame_at};
 pub use frame::{FRAME_HEADER_BYTES, FrameBuilder, MARK_BYTES};
 pub use replay::{Replay, ReplayEnd, ReplayError, first_segment_for};
 pub use scan::{EndReason, Scan, SegmentRecords, scan};
-pub use segment::{SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader};
+pub use segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 pub use writer::{Append, JournalWriter};
 
 /// Version of the segment and frame layout.

@@ -3,7 +3,8 @@
 
 use super::frame::looks_like_frame;
 use super::scan::{EndReason, scan};
-use super::{FRAME_ALIGN, Lsn, SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader};
+use super::{FRAME_ALIGN, Lsn, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::header::HeaderError;
 use std::fmt;
 use weft_base::{FsId, ServerId};
 
@@ -25,7 +26,7 @@ pub enum ReplayError {
         /// Sequence number from the file's name.
         sequence: u64,
         /// What is wrong with it.
-        error: SegmentError,
+        error: HeaderError,
     },
     /// Records are missing between two segments, or before the first one.
     Gap {
@@ -133,10 +134,10 @@ impl Replay {
                 Some(found.records())
             }
             Ok(found) if found.header.sequence < sequence => {
-                never_begun(sequence, bytes, SegmentError::NotASegment)?;
+                never_begun(sequence, bytes, HeaderError::OtherKind)?;
                 None
             }
-            Ok(_) => return Err(ReplayError::Header { sequence, error: SegmentError::NotASegment }),
+            Ok(_) => return Err(ReplayError::Header { sequence, error: HeaderError::OtherKind }),
             Err(error) => {
                 never_begun(sequence, bytes, error)?;
                 None
@@ -191,10 +192,10 @@ impl Replay {
 
 /// Accepts a segment without a header of its own only if it holds no frame either: headers are
 /// durable before frames follow.
-fn never_begun(sequence: u64, bytes: &[u8], error: SegmentError) -> Result<(), ReplayError> {
+fn never_begun(sequence: u64, bytes: &[u8], error: HeaderError) -> Result<(), ReplayError> {
     let frames = bytes.get(SEGMENT_HEADER_BYTES..).unwrap_or_default();
     let holds_frames = (0..frames.len()).step_by(FRAME_ALIGN).any(|at| looks_like_frame(&frames[at..], sequence));
-    if holds_frames || matches!(error, SegmentError::Version(_) | SegmentError::Newer(_)) {
+    if holds_frames || matches!(error, HeaderError::Version { .. } | HeaderError::Newer(_)) {
         return Err(ReplayError::Header { sequence, error });
     }
     Ok(())
@@ -317,7 +318,7 @@ mod tests {
         let mut journal = filled();
         let last = journal.images.len() - 1;
         journal.images[last].1[100] ^= 1;
-        let error = SegmentError::Damaged;
+        let error = HeaderError::Damaged;
         assert_eq!(journal.replay(Lsn::FIRST, Lsn::NONE).unwrap_err(), ReplayError::Header { sequence: 4, error });
         journal.images[last].1[SEGMENT_HEADER_BYTES..].fill(0);
         let (seen, end) = journal.replay(Lsn::FIRST, Lsn::NONE).unwrap();

@@ -1,8 +1,9 @@
 //! Scanning one segment: how far do its frames reach, and why do they end there?
 
 use super::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameRead, MAGIC, read_frame};
-use super::{FRAME_ALIGN, Lsn, SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader};
+use super::{FRAME_ALIGN, Lsn, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::codec::{Reader, take_record};
+use crate::header::HeaderError;
 
 /// Why the frames of a segment end. Offsets are bytes from the beginning of the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +68,7 @@ impl<'a> Scan<'a> {
 /// number.
 ///
 /// Errors tell that the header cannot be read; then nothing is known about the frames.
-pub fn scan(bytes: &[u8]) -> Result<Scan<'_>, SegmentError> {
+pub fn scan(bytes: &[u8]) -> Result<Scan<'_>, HeaderError> {
     let header = SegmentHeader::decode(bytes)?;
     let mut end_offset = SEGMENT_HEADER_BYTES;
     let mut next_lsn = header.first_lsn;

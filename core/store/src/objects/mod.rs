@@ -55,7 +55,7 @@ mod windows;
 use std::fmt;
 use weft_base::{DataTime, Handle};
 
-pub use container::{CONTAINER_HEADER_BYTES, ContainerError, ContainerHeader};
+pub use container::{CONTAINER_HEADER_BYTES, ContainerHeader};
 pub use extents::{Extent, ExtentMap};
 pub use record::{ExtentPut, ObjectRecord, RecordError};
 pub use replay::{ObjectReplay, RecoveryError};
