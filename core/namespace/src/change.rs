@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use weft_base::{ClientId, FileKind, Handle, RequestId, Result, ServerId, Status, WallTime};
 use weft_wire::ops::{MovedName, PartitionMap, TxId, TxPart};
-use weft_wire::{Reader, Rights, Wire, wire_struct};
+use weft_wire::{Reader, Rights, Wire, wire_for_variants, wire_struct};
 
 use crate::marks::Marks;
 use crate::{Inode, PartitionInode};
@@ -217,53 +217,34 @@ pub enum Change {
     },
 }
 
-macro_rules! wire_for_changes {
-    ($( $code:literal $name:ident { $( $field:ident ),* } )*) => {
-        impl Wire for Change {
-            fn put(&self, out: &mut Vec<u8>) {
-                match self {
-                    $( Change::$name { $( $field ),* } => {
-                        ($code as u8).put(out);
-                        $( $field.put(out); )*
-                    } )*
-                }
-            }
-            fn get(from: &mut Reader) -> Result<Self> {
-                Ok(match u8::get(from)? {
-                    $( $code => Change::$name { $( $field: Wire::get(from)? ),* }, )*
-                    _ => return Err(Status::BadMessage),
-                })
-            }
-        }
-    };
-}
-
-wire_for_changes! {
-    1 PutInode { handle, inode }
-    2 DeleteInode { handle }
-    3 PutEntry { dir, name, handle, kind }
-    4 DeleteEntry { dir, name }
-    5 Touch { handle, mtime, ctime, version }
-    6 PutTarget { handle, target }
-    7 PutXattr { handle, name, value }
-    8 DeleteXattr { handle, name }
-    9 PutPrepared { tx, prepared }
-    10 DeletePrepared { tx }
-    11 PutDecided { tx, participants }
-    12 DeleteDecided { tx }
-    13 PutReply { client, incarnation, sequence, finished_below, body }
-    14 ForgetClient { client }
-    15 PutCounter { next }
-    16 PutLocker { client }
-    17 DeleteLocker { client }
-    18 PutHolder { client }
-    19 DeleteHolder { client }
-    20 PutPartition { dir, map, known }
-    21 DeletePartition { dir }
-    22 TouchPartition { dir, mtime, ctime, version }
-    23 GiveNames { dir, names }
-    24 TakeNames { dir, names }
-    25 PutContent { handle, content }
+wire_for_variants! {
+    Change {
+        1 PutInode { handle, inode }
+        2 DeleteInode { handle }
+        3 PutEntry { dir, name, handle, kind }
+        4 DeleteEntry { dir, name }
+        5 Touch { handle, mtime, ctime, version }
+        6 PutTarget { handle, target }
+        7 PutXattr { handle, name, value }
+        8 DeleteXattr { handle, name }
+        9 PutPrepared { tx, prepared }
+        10 DeletePrepared { tx }
+        11 PutDecided { tx, participants }
+        12 DeleteDecided { tx }
+        13 PutReply { client, incarnation, sequence, finished_below, body }
+        14 ForgetClient { client }
+        15 PutCounter { next }
+        16 PutLocker { client }
+        17 DeleteLocker { client }
+        18 PutHolder { client }
+        19 DeleteHolder { client }
+        20 PutPartition { dir, map, known }
+        21 DeletePartition { dir }
+        22 TouchPartition { dir, mtime, ctime, version }
+        23 GiveNames { dir, names }
+        24 TakeNames { dir, names }
+        25 PutContent { handle, content }
+    }
 }
 
 /// What an operation does to the volatile table of open files.

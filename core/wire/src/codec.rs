@@ -190,6 +190,16 @@ impl Wire for () {
     }
 }
 
+/// So many bytes, as they are.
+impl<const N: usize> Wire for [u8; N] {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
+    }
+    fn get(from: &mut Reader) -> Result<Self> {
+        Ok(from.take(N)?[..].try_into().expect("so many bytes were taken"))
+    }
+}
+
 /// Byte strings: u32 length, bytes. Used for names, targets and values of attributes.
 impl Wire for Bytes {
     fn put(&self, out: &mut Vec<u8>) {
@@ -311,6 +321,83 @@ impl Wire for ExtensionList {
     fn get(from: &mut Reader) -> Result<Self> {
         Ok(ExtensionList(std::mem::take(&mut from.0)))
     }
+}
+
+/// Types with one field: the encoding of that.
+macro_rules! wire_for_newtypes {
+    ($( $type:ident; )*) => { $(
+        impl $crate::Wire for $type {
+            #[inline]
+            fn put(&self, out: &mut Vec<u8>) {
+                self.0.put(out);
+            }
+            #[inline]
+            fn get(from: &mut $crate::Reader) -> weft_base::Result<Self> {
+                Ok($type($crate::Wire::get(from)?))
+            }
+        }
+    )* };
+}
+pub(crate) use wire_for_newtypes;
+
+/// Structs whose encoding is the sequence of their fields; behind `if` what refuses a value that
+/// makes no sense.
+macro_rules! wire_for_fields {
+    ($( $type:ident { $( $field:ident ),* } $( if $check:expr )?; )*) => { $(
+        impl $crate::Wire for $type {
+            fn put(&self, out: &mut Vec<u8>) {
+                $( self.$field.put(out); )*
+            }
+            fn get(from: &mut $crate::Reader) -> weft_base::Result<Self> {
+                let value = $type { $( $field: $crate::Wire::get(from)?, )* };
+                $(
+                    let check: fn(&$type) -> weft_base::Result<()> = $check;
+                    check(&value)?;
+                )?
+                Ok(value)
+            }
+        }
+    )* };
+}
+pub(crate) use wire_for_fields;
+
+/// Choices without fields: their number, one byte.
+macro_rules! wire_for_choices {
+    ($( $type:ident { $($variant:ident),* } )*) => { $(
+        impl $crate::Wire for $type {
+            fn put(&self, out: &mut Vec<u8>) {
+                (*self as u8).put(out);
+            }
+            fn get(from: &mut $crate::Reader) -> weft_base::Result<Self> {
+                let number = <u8 as $crate::Wire>::get(from)?;
+                [$($type::$variant),*].into_iter().find(|choice| *choice as u8 == number).ok_or(weft_base::Status::BadMessage)
+            }
+        }
+    )* };
+}
+pub(crate) use wire_for_choices;
+
+/// Variants with fields: the number of the variant, one byte, and the sequence of its fields.
+#[macro_export]
+macro_rules! wire_for_variants {
+    ($type:ident { $( $code:literal $variant:ident { $( $field:ident ),* } )* }) => {
+        impl $crate::Wire for $type {
+            fn put(&self, out: &mut Vec<u8>) {
+                match self {
+                    $( $type::$variant { $( $field ),* } => {
+                        ($code as u8).put(out);
+                        $( $field.put(out); )*
+                    } )*
+                }
+            }
+            fn get(from: &mut $crate::Reader) -> weft_base::Result<Self> {
+                Ok(match <u8 as $crate::Wire>::get(from)? {
+                    $( $code => $type::$variant { $( $field: $crate::Wire::get(from)? ),* }, )*
+                    _ => return Err(weft_base::Status::BadMessage),
+                })
+            }
+        }
+    };
 }
 
 /// Declares structs whose encoding is the sequence of their fields. Fields in `optional` are

@@ -7,6 +7,7 @@
 use weft_base::{Handle, Result, Status};
 
 use crate::capability::equal_in_constant_time;
+use crate::codec::wire_for_newtypes;
 use crate::ops::{AllowedBy, ReadDirReply};
 use crate::{ClusterKey, KeyId, Op, Reader, Request, Rights, Wire};
 
@@ -21,14 +22,7 @@ const TAGS_EXTENSION: u16 = 0xfffe;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct HandleTag(pub [u8; TAG_BYTES]);
 
-impl Wire for HandleTag {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0);
-    }
-    fn get(from: &mut Reader) -> Result<Self> {
-        Ok(HandleTag(from.take(TAG_BYTES)?[..].try_into().expect("so many bytes were taken")))
-    }
-}
+wire_for_newtypes! { HandleTag; }
 
 /// A message with tags: in a request those of the handles that it names, in a reply those of the
 /// handles that it tells, in their order.

@@ -8,8 +8,9 @@ use std::fmt::Write;
 
 use weft_base::{ClientId, Credentials, Handle, ROOT_HANDLE, Result, Status};
 
+use crate::codec::wire_for_newtypes;
 use crate::ops::{AllowedBy, CloseRequest, Family, Space};
-use crate::{ClusterKey, Op, Reader, Request, Rights, Wire};
+use crate::{ClusterKey, Op, Request, Rights};
 
 /// Number of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,14 +41,7 @@ impl std::fmt::Display for KeyId {
     }
 }
 
-impl Wire for KeyId {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
-    }
-    fn get(from: &mut Reader) -> Result<Self> {
-        Ok(KeyId(Wire::get(from)?))
-    }
-}
+wire_for_newtypes! { KeyId; }
 
 /// A key and which one it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

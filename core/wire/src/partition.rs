@@ -9,6 +9,7 @@ use std::hash::Hasher;
 use siphasher::sip::SipHasher24;
 use weft_base::{FsId, Handle, Result, ServerId, Status};
 
+use crate::codec::{wire_for_fields, wire_for_newtypes};
 use crate::{ClusterKey, Reader, Wire};
 
 /// The smallest hash of a name, and cookie: 0 begins a listing, 1 and 2 are `.` and `..` of
@@ -47,15 +48,7 @@ impl NameKey {
     }
 }
 
-impl Wire for NameKey {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0);
-    }
-    fn get(from: &mut Reader) -> Result<Self> {
-        let bytes = from.take(16)?;
-        Ok(NameKey(bytes.as_ref().try_into().expect("16 bytes were taken")))
-    }
-}
+wire_for_newtypes! { NameKey; }
 
 /// The names of a directory from one hash up to the next range, and their server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,14 +206,8 @@ impl Wire for PartitionMap {
     }
 }
 
-impl Wire for Partition {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.first.put(out);
-        self.server.put(out);
-    }
-    fn get(from: &mut Reader) -> Result<Self> {
-        Ok(Partition { first: Wire::get(from)?, server: Wire::get(from)? })
-    }
+wire_for_fields! {
+    Partition { first, server };
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! What servers say to each other to change two of them as one: the parts of a logged transaction.
 
 use bytes::Bytes;
-use weft_base::{ClientId, Credentials, FileKind, Handle, Layout, Result, ServerId, Status, WallTime};
+use weft_base::{ClientId, Credentials, FileKind, Handle, Layout, Result, ServerId, WallTime};
 
 use crate::partition::PartitionMap;
-use crate::{Reader, Wire, wire_struct};
+use crate::{wire_for_variants, wire_struct};
 
 wire_struct! {
     /// Names a transaction: the server that coordinates it and that server's counter.
@@ -227,43 +227,24 @@ pub enum TxPart {
     MoveToken {},
 }
 
-macro_rules! wire_for_parts {
-    ($( $code:literal $name:ident { $( $field:ident ),* } )*) => {
-        impl Wire for TxPart {
-            fn put(&self, out: &mut Vec<u8>) {
-                match self {
-                    $( TxPart::$name { $( $field ),* } => {
-                        ($code as u8).put(out);
-                        $( $field.put(out); )*
-                    } )*
-                }
-            }
-            fn get(from: &mut Reader) -> Result<Self> {
-                Ok(match u8::get(from)? {
-                    $( $code => TxPart::$name { $( $field: Wire::get(from)? ),* }, )*
-                    _ => return Err(Status::BadMessage),
-                })
-            }
-        }
-    };
-}
-
-wire_for_parts! {
-    1 InsertEntry { dir, name, handle, kind, replaces }
-    2 RemoveEntry { dir, name, handle }
-    3 MakeDirectory { parent, mode, uid, gid, layout }
-    4 RemoveDirectory { dir, must_own }
-    5 ChangeLinks { handle, kind, delta, must_own }
-    6 SetParent { dir, parent, must_own }
-    7 MoveToken {}
-    8 InheritHints { hints }
-    9 MakePartition { dir, map, mode, uid, gid, layout, hints }
-    10 ChangePartition { dir, mode, uid, gid, atime, mtime, attributes }
-    11 RemovePartition { dir, must_own }
-    12 GiveNames { dir, first, last, map }
-    13 TakeNames { names }
-    14 PutMap { dir, map }
-    15 ExpectMap { dir, map }
+wire_for_variants! {
+    TxPart {
+        1 InsertEntry { dir, name, handle, kind, replaces }
+        2 RemoveEntry { dir, name, handle }
+        3 MakeDirectory { parent, mode, uid, gid, layout }
+        4 RemoveDirectory { dir, must_own }
+        5 ChangeLinks { handle, kind, delta, must_own }
+        6 SetParent { dir, parent, must_own }
+        7 MoveToken {}
+        8 InheritHints { hints }
+        9 MakePartition { dir, map, mode, uid, gid, layout, hints }
+        10 ChangePartition { dir, mode, uid, gid, atime, mtime, attributes }
+        11 RemovePartition { dir, must_own }
+        12 GiveNames { dir, first, last, map }
+        13 TakeNames { names }
+        14 PutMap { dir, map }
+        15 ExpectMap { dir, map }
+    }
 }
 
 wire_struct! {

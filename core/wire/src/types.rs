@@ -5,22 +5,8 @@ use weft_base::{
     ServerId, Status, WallTime,
 };
 
+use crate::codec::{wire_for_fields, wire_for_newtypes};
 use crate::{Reader, Wire};
-
-macro_rules! wire_for_newtypes {
-    ($( $type:ident; )*) => { $(
-        impl Wire for $type {
-            #[inline]
-            fn put(&self, out: &mut Vec<u8>) {
-                self.0.put(out);
-            }
-            #[inline]
-            fn get(from: &mut Reader) -> Result<Self> {
-                Ok($type(Wire::get(from)?))
-            }
-        }
-    )* };
-}
 
 wire_for_newtypes! { Handle; ServerId; FsId; ClientId; WallTime; }
 
@@ -33,25 +19,17 @@ impl Wire for FileKind {
     }
 }
 
-macro_rules! wire_for_structs {
-    ($( $type:ident { $( $field:ident ),* } )*) => { $(
-        impl Wire for $type {
-            fn put(&self, out: &mut Vec<u8>) {
-                $( self.$field.put(out); )*
-            }
-            fn get(from: &mut Reader) -> Result<Self> {
-                Ok($type { $( $field: Wire::get(from)?, )* })
-            }
-        }
-    )* };
-}
-
-wire_for_structs! {
-    RequestId { client, incarnation, sequence }
-    DataTime { epoch, at }
-    Credentials { uid, gid, groups, checked_by_kernel }
-    ServerEntry { id, name, address }
-    Generation { id, data }
+wire_for_fields! {
+    RequestId { client, incarnation, sequence };
+    DataTime { epoch, at };
+    Credentials { uid, gid, groups, checked_by_kernel };
+    ServerEntry { id, name, address };
+    Generation { id, data };
+    ClusterMap { fs_id, fs_name, epoch, meta, data, generations, stripe_bytes, stripe_width } if ClusterMap::check;
+    // Arithmetic on layouts divides by both; a peer must not be able to stop us with a zero.
+    Layout { stripe_bytes, width, first, generation } if |layout| {
+        if layout.width == 0 || layout.stripe_bytes == 0 { Err(Status::BadMessage) } else { Ok(()) }
+    };
 }
 
 /// What the last byte of attributes says of them: `bare`, and which further fields follow.
@@ -96,48 +74,3 @@ macro_rules! wire_for_attributes {
 }
 
 wire_for_attributes! { handle kind mode uid gid nlink rdev size atime mtime mtime_epoch ctime version truncate_epoch layout }
-
-impl Wire for Layout {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.stripe_bytes.put(out);
-        self.width.put(out);
-        self.first.put(out);
-        self.generation.put(out);
-    }
-    fn get(from: &mut Reader) -> Result<Self> {
-        let (stripe_bytes, width, first, generation) = (Wire::get(from)?, Wire::get(from)?, Wire::get(from)?, Wire::get(from)?);
-        let layout = Layout { stripe_bytes, width, first, generation };
-        // Arithmetic on layouts divides by both; a peer must not be able to stop us with a zero.
-        if layout.width == 0 || layout.stripe_bytes == 0 {
-            return Err(Status::BadMessage);
-        }
-        Ok(layout)
-    }
-}
-
-impl Wire for ClusterMap {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.fs_id.put(out);
-        self.fs_name.put(out);
-        self.epoch.put(out);
-        self.meta.put(out);
-        self.data.put(out);
-        self.generations.put(out);
-        self.stripe_bytes.put(out);
-        self.stripe_width.put(out);
-    }
-    fn get(from: &mut Reader) -> Result<Self> {
-        let map = ClusterMap {
-            fs_id: Wire::get(from)?,
-            fs_name: Wire::get(from)?,
-            epoch: Wire::get(from)?,
-            meta: Wire::get(from)?,
-            data: Wire::get(from)?,
-            generations: Wire::get(from)?,
-            stripe_bytes: Wire::get(from)?,
-            stripe_width: Wire::get(from)?,
-        };
-        map.check()?;
-        Ok(map)
-    }
-}

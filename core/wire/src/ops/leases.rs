@@ -1,9 +1,9 @@
 //! Leases: what clients may believe until they hear otherwise (`weft-lease`).
 
 use bytes::Bytes;
-use weft_base::{Handle, Result, Status};
+use weft_base::Handle;
 
-use crate::{Reader, Wire, wire_struct};
+use crate::{wire_for_variants, wire_struct};
 
 wire_struct! {
     /// A client that keeps what it is told says so, and waits for notices.
@@ -61,37 +61,12 @@ pub enum LeaseNotice {
     },
 }
 
-impl Wire for LeaseNotice {
-    fn put(&self, out: &mut Vec<u8>) {
-        match self {
-            LeaseNotice::Name { dir, name } => {
-                1u8.put(out);
-                dir.put(out);
-                name.put(out);
-            }
-            LeaseNotice::Object { handle } => {
-                2u8.put(out);
-                handle.put(out);
-            }
-            LeaseNotice::Directory { dir } => {
-                3u8.put(out);
-                dir.put(out);
-            }
-            LeaseNotice::Everything {} => 4u8.put(out),
-            LeaseNotice::Append { handle } => {
-                5u8.put(out);
-                handle.put(out);
-            }
-        }
-    }
-    fn get(from: &mut Reader) -> Result<Self> {
-        Ok(match u8::get(from)? {
-            1 => LeaseNotice::Name { dir: Wire::get(from)?, name: Wire::get(from)? },
-            2 => LeaseNotice::Object { handle: Wire::get(from)? },
-            3 => LeaseNotice::Directory { dir: Wire::get(from)? },
-            4 => LeaseNotice::Everything {},
-            5 => LeaseNotice::Append { handle: Wire::get(from)? },
-            _ => return Err(Status::BadMessage),
-        })
+wire_for_variants! {
+    LeaseNotice {
+        1 Name { dir, name }
+        2 Object { handle }
+        3 Directory { dir }
+        4 Everything {}
+        5 Append { handle }
     }
 }

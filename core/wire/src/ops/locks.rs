@@ -3,6 +3,7 @@
 
 use weft_base::{ClientId, Handle, Result, Status};
 
+use crate::codec::wire_for_fields;
 use crate::{Reader, Wire, wire_struct};
 
 /// Who holds a lock: a number that a gateway gives a process (`fcntl`) or an open file (`flock`,
@@ -96,32 +97,9 @@ impl Lock {
     }
 }
 
-impl Wire for Lock {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.family.put(out);
-        self.owner.put(out);
-        self.kind.put(out);
-        self.start.put(out);
-        self.end.put(out);
-        self.process.put(out);
-        self.file.put(out);
-    }
-    fn get(from: &mut Reader) -> Result<Self> {
-        let (family, owner, kind) = (Wire::get(from)?, Wire::get(from)?, Wire::get(from)?);
-        let lock =
-            Lock { family, owner, kind, start: Wire::get(from)?, end: Wire::get(from)?, process: Wire::get(from)?, file: Wire::get(from)? };
-        if lock.start > lock.end { Err(Status::BadMessage) } else { Ok(lock) }
-    }
-}
-
-impl Wire for HeldLock {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.client.put(out);
-        self.lock.put(out);
-    }
-    fn get(from: &mut Reader) -> Result<Self> {
-        Ok(HeldLock { client: Wire::get(from)?, lock: Wire::get(from)? })
-    }
+wire_for_fields! {
+    Lock { family, owner, kind, start, end, process, file } if |lock| if lock.start > lock.end { Err(Status::BadMessage) } else { Ok(()) };
+    HeldLock { client, lock };
 }
 
 wire_struct! {

@@ -2,9 +2,10 @@
 //! fetched. Mounts get the same messages over a socket of their machine.
 
 use bytes::Bytes;
-use weft_base::{Result, Status};
+use weft_base::Result;
 
-use crate::{Reader, Wire, wire_struct};
+use crate::codec::wire_for_choices;
+use crate::wire_struct;
 
 /// What to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,8 +122,8 @@ pub const TRACE_PIECE_BYTES: usize = 256 << 10;
 pub struct TraceService {
     /// [`TraceRequest`].
     pub command: fn(&TraceRequest) -> TraceReply,
-    /// [`TraceReadRequest`]. Fails with [`Status::NotFound`] if there is no such file,
-    /// [`Status::Io`] if it cannot be read.
+    /// [`TraceReadRequest`]. Fails with [`weft_base::Status::NotFound`] if there is no such file,
+    /// [`weft_base::Status::Io`] if it cannot be read.
     pub read: fn(&TraceReadRequest) -> Result<TraceReadReply>,
 }
 
@@ -163,20 +164,6 @@ impl Default for TraceReply {
     }
 }
 
-macro_rules! wire_for_choices {
-    ($( $type:ident { $($variant:ident),* } )*) => { $(
-        impl Wire for $type {
-            fn put(&self, out: &mut Vec<u8>) {
-                (*self as u8).put(out);
-            }
-            fn get(from: &mut Reader) -> Result<Self> {
-                let number = u8::get(from)?;
-                [$($type::$variant),*].into_iter().find(|choice| *choice as u8 == number).ok_or(Status::BadMessage)
-            }
-        }
-    )* };
-}
-
 wire_for_choices! {
     TraceAction { Status, On, Off, Dump }
     TraceMode { Off, Bench, Flight, Stream }
@@ -184,7 +171,10 @@ wire_for_choices! {
 
 #[cfg(test)]
 mod tests {
+    use weft_base::Status;
+
     use super::*;
+    use crate::Wire;
 
     #[test]
     fn choices_survive_and_others_are_refused() {

@@ -1,10 +1,11 @@
 //! What has changed at a metadata server, as its journal says.
 
 use bytes::Bytes;
-use weft_base::{FileKind, Handle, Result, Status, WallTime};
+use weft_base::{FileKind, Handle, WallTime};
 
+use crate::codec::wire_for_choices;
 use crate::tx::TxId;
-use crate::{Reader, Wire, wire_struct};
+use crate::wire_struct;
 
 wire_struct! {
     /// A place in the changes of one server. It outlives the server and its client.
@@ -97,18 +98,6 @@ pub enum ChangeKind {
     Written = 5,
 }
 
-impl Wire for ChangeKind {
-    fn put(&self, out: &mut Vec<u8>) {
-        (*self as u8).put(out);
-    }
-    fn get(from: &mut Reader) -> Result<Self> {
-        Ok(match u8::get(from)? {
-            1 => ChangeKind::Created,
-            2 => ChangeKind::Removed,
-            3 => ChangeKind::Renamed,
-            4 => ChangeKind::Changed,
-            5 => ChangeKind::Written,
-            _ => return Err(Status::BadMessage),
-        })
-    }
+wire_for_choices! {
+    ChangeKind { Created, Removed, Renamed, Changed, Written }
 }
