@@ -33,7 +33,9 @@ use improved::{Improved, ImprovedConfig};
 pub trait CacheLayer {
     /// True if the data of a write of `bytes` bytes may be taken now, with `memory_free` bytes of
     /// memory free. If not, the sender is held back until a job has completed.
-    fn accepts(&self, bytes: u64, memory_free: u64) -> bool;
+    fn accepts(&self, bytes: u64, memory_free: u64) -> bool {
+        memory_free > bytes
+    }
 
     /// Queues a piece. Pieces larger than the I/O granularity are cut by the caller
     /// ([`Piece::cut`]).
@@ -59,7 +61,9 @@ pub trait CacheLayer {
     }
 
     /// Queued writes of the file shall go to the disk, as far as the layer does that at all.
-    fn flush(&mut self, now: Nanos, file: FileKey);
+    fn flush(&mut self, now: Nanos, file: FileKey) {
+        let _ = (now, file);
+    }
 
     /// Appends jobs that a flush has put to the disk at once, beside whatever the disk does
     /// already.

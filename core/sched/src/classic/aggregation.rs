@@ -115,10 +115,6 @@ impl Queue {
 }
 
 impl CacheLayer for Aggregation {
-    fn accepts(&self, bytes: u64, memory_free: u64) -> bool {
-        memory_free > bytes
-    }
-
     fn add(&mut self, _now: Nanos, piece: Piece) {
         self.stats.note_added(&piece);
         match piece.access {
@@ -134,16 +130,8 @@ impl CacheLayer for Aggregation {
             Some(base) if memory_free > base.bytes => self.reads.gather(Access::Read, self.granularity, parts),
             _ => self.writes.gather(Access::Write, self.granularity, parts),
         };
-        match job {
-            Some(job) => {
-                self.stats.note_job(&job);
-                Next::Job(job)
-            }
-            None => Next::Idle,
-        }
+        job.inspect(|job| self.stats.note_job(job)).map_or(Next::Idle, Next::Job)
     }
-
-    fn flush(&mut self, _now: Nanos, _file: FileKey) {}
 
     fn queued(&self, access: Access) -> Queued {
         match access {

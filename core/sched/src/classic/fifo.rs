@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use weft_base::Nanos;
 
 use super::ClassicConfig;
-use crate::{Access, CacheLayer, FileKey, Job, JobPiece, LayerStats, Next, Piece, Queued};
+use crate::{Access, CacheLayer, Job, JobPiece, LayerStats, Next, Piece, Queued};
 
 /// Both layers.
 #[derive(Clone, Debug)]
@@ -100,16 +100,8 @@ impl CacheLayer for Fifo {
             Some(read) if memory_free > read.bytes => self.oldest_read(parts),
             _ => self.oldest_writes(parts),
         };
-        match job {
-            Some(job) => {
-                self.stats.note_job(&job);
-                Next::Job(job)
-            }
-            None => Next::Idle,
-        }
+        job.inspect(|job| self.stats.note_job(job)).map_or(Next::Idle, Next::Job)
     }
-
-    fn flush(&mut self, _now: Nanos, _file: FileKey) {}
 
     fn queued(&self, access: Access) -> Queued {
         match access {
@@ -126,6 +118,7 @@ impl CacheLayer for Fifo {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FileKey;
 
     const NOW: Nanos = Nanos(0);
 

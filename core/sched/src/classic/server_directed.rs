@@ -162,10 +162,6 @@ fn continued_or_large(queue: &Sorted, last_offset: Option<u64>) -> Option<(SortK
 }
 
 impl CacheLayer for ServerDirected {
-    fn accepts(&self, bytes: u64, memory_free: u64) -> bool {
-        memory_free > bytes
-    }
-
     fn add(&mut self, _now: Nanos, piece: Piece) {
         self.stats.note_added(&piece);
         match piece.access {
