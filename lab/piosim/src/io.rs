@@ -3,14 +3,12 @@
 
 use std::borrow::Cow;
 
-use weft_model::Network;
-
 use crate::event::Tag;
 use crate::program::{Access, Command, Extent};
 use crate::request::RequestKind;
 use crate::server::{REQUEST_BYTES, REQUEST_EXTENT_BYTES};
 use crate::task::{END, Flow, Frame, Op};
-use crate::world::{Queue, World};
+use crate::world::{Outside, World};
 
 /// Bytes that the opening rank tells the others.
 const OPEN_BYTES: u64 = 32;
@@ -28,14 +26,7 @@ impl<'a> World<'a> {
         Flow::Call(Op::Bcast { comm, root: 0, bytes: OPEN_BYTES, how: self.config.commands.bcast }, END)
     }
 
-    pub(crate) fn step_close(
-        &mut self,
-        network: &mut Network,
-        queue: &mut Queue,
-        index: u32,
-        step: u32,
-        (comm, file): (u32, u32),
-    ) -> Flow<'a> {
+    pub(crate) fn step_close(&mut self, out: &mut Outside<'_>, index: u32, step: u32, (comm, file): (u32, u32)) -> Flow<'a> {
         if step == 0 {
             return Flow::Call(Op::Barrier { comm }, 1);
         }
@@ -44,7 +35,7 @@ impl<'a> World<'a> {
             for server in 0..self.servers.len() as u32 {
                 let request = self.requests.add(RequestKind::Flush, (index, process), server, file, &[]);
                 self.expect_one(index);
-                network.send(queue, process, self.servers[server as usize].process, FLUSH_BYTES, Tag::Request(request).pack());
+                out.network.send(out.queue, process, self.servers[server as usize].process, FLUSH_BYTES, Tag::Request(request).pack());
             }
         }
         Flow::Done
@@ -80,30 +71,22 @@ impl<'a> World<'a> {
 
     /// Asks the servers for a list, as part of the present job set. What lies behind the end of the
     /// file is not asked for.
-    pub(crate) fn read_list(&mut self, network: &mut Network, queue: &mut Queue, index: u32, file: u32, list: &[Extent]) {
+    pub(crate) fn read_list(&mut self, out: &mut Outside<'_>, index: u32, file: u32, list: &[Extent]) {
         let list = cropped(list, self.file_bytes[file as usize]);
-        self.send_requests(network, queue, index, RequestKind::Read, file, &list);
+        self.send_requests(out, index, RequestKind::Read, file, &list);
     }
 
     /// A write in three steps: requests; data, until all servers say that they have it; the new
     /// size.
-    pub(crate) fn step_write(
-        &mut self,
-        network: &mut Network,
-        queue: &mut Queue,
-        index: u32,
-        frame: &Frame<'a>,
-        file: u32,
-        list: &[Extent],
-    ) -> Flow<'a> {
+    pub(crate) fn step_write(&mut self, out: &mut Outside<'_>, index: u32, frame: &Frame<'a>, file: u32, list: &[Extent]) -> Flow<'a> {
         match frame.step {
             0 => {
                 self.tasks[index as usize].frame().vars[0] = list.last().map_or(0, |extent| extent.end());
-                self.send_requests(network, queue, index, RequestKind::Write, file, list);
+                self.send_requests(out, index, RequestKind::Write, file, list);
                 Flow::Next(1)
             }
             1 => {
-                self.send_data(network, queue, index);
+                self.send_data(out, index);
                 Flow::Next(2)
             }
             _ => {
@@ -115,15 +98,7 @@ impl<'a> World<'a> {
     }
 
     /// Sends a request to each server that has some of the list.
-    pub(crate) fn send_requests(
-        &mut self,
-        network: &mut Network,
-        queue: &mut Queue,
-        index: u32,
-        kind: RequestKind,
-        file: u32,
-        list: &[Extent],
-    ) {
+    pub(crate) fn send_requests(&mut self, out: &mut Outside<'_>, index: u32, kind: RequestKind, file: u32, list: &[Extent]) {
         let process = self.tasks[index as usize].process;
         self.tasks[index as usize].requests.clear();
         self.splitter.split(list);
@@ -137,11 +112,11 @@ impl<'a> World<'a> {
             let request = self.requests.add(kind, (index, process), server, file, extents);
             if let Some(log) = &mut self.log {
                 let command = self.tasks[index as usize].position as u32 - 1;
-                self.requests.get_mut(request).number = log.request(queue.now(), self.requests.get(request), command);
+                self.requests.get_mut(request).number = log.request(out.queue.now(), self.requests.get(request), command);
             }
             self.tasks[index as usize].requests.push(request);
             self.expect_one(index);
-            network.send(queue, process, self.servers[server as usize].process, bytes, Tag::Request(request).pack());
+            out.network.send(out.queue, process, self.servers[server as usize].process, bytes, Tag::Request(request).pack());
             if kind == RequestKind::Read {
                 self.expect_one(index);
             }
@@ -149,7 +124,7 @@ impl<'a> World<'a> {
     }
 
     /// Sends the data of the write requests sent last, and waits for their completions.
-    pub(crate) fn send_data(&mut self, network: &mut Network, queue: &mut Queue, index: u32) {
+    pub(crate) fn send_data(&mut self, out: &mut Outside<'_>, index: u32) {
         for position in 0..self.tasks[index as usize].requests.len() {
             let request = self.tasks[index as usize].requests[position];
             let state = self.requests.get(request);
@@ -157,25 +132,25 @@ impl<'a> World<'a> {
             self.expect_one(index);
             self.expect_one(index);
             if orders {
-                self.asked_for_data(network, queue, request);
+                self.asked_for_data(out, request);
             } else {
-                self.send_data_of(network, queue, request);
+                self.send_data_of(out, request);
             }
         }
     }
 
     /// The server has asked for the data of a write, or the client is about to send it: it leaves
     /// when both have come.
-    pub(crate) fn asked_for_data(&mut self, network: &mut Network, queue: &mut Queue, request: u32) {
+    pub(crate) fn asked_for_data(&mut self, out: &mut Outside<'_>, request: u32) {
         if std::mem::replace(&mut self.requests.get_mut(request).asked, true) {
-            self.send_data_of(network, queue, request);
+            self.send_data_of(out, request);
         }
     }
 
-    fn send_data_of(&mut self, network: &mut Network, queue: &mut Queue, request: u32) {
+    fn send_data_of(&mut self, out: &mut Outside<'_>, request: u32) {
         let state = self.requests.get(request);
         let (process, server, bytes) = (state.process, state.server, state.bytes);
-        network.send(queue, process, self.servers[server as usize].process, bytes, Tag::WriteData(request).pack());
+        out.network.send(out.queue, process, self.servers[server as usize].process, bytes, Tag::WriteData(request).pack());
     }
 }
 

@@ -16,7 +16,7 @@ use crate::request::{Request, Requests};
 use crate::server::{DataPacket, Server};
 use crate::stripe::Splitter;
 use crate::task::Task;
-use crate::world::{AppState, Queue, World};
+use crate::world::{AppState, Outside, Queue, World};
 
 /// An application and the client nodes of its ranks.
 #[derive(Clone, Debug)]
@@ -151,12 +151,12 @@ impl<'a> Simulation<'a> {
             Event::Network(event) => network.handle(queue, world, event),
             Event::Cpu(event) => {
                 if let Some(task) = world.cpus.finish(queue, event) {
-                    world.advance(network, queue, task);
+                    world.advance(&mut Outside { network, queue }, task);
                     world.cpus.rearm(queue, event.0);
                 }
             }
-            Event::Disk(server) => world.disk_done(network, queue, server),
-            Event::Copied(server) => world.copied(network, queue, server),
+            Event::Disk(server) => world.disk_done(&mut Outside { network, queue }, server),
+            Event::Copied(server) => world.copied(&mut Outside { network, queue }, server),
             Event::Wake(server) => world.wake(queue, server),
         }
         true
@@ -318,9 +318,9 @@ impl NetworkHost<Event> for World<'_> {
                     self.received(queue, task, &envelope);
                 }
             }
-            Tag::Request(request) if complete => self.request_arrived(network, queue, request),
+            Tag::Request(request) if complete => self.request_arrived(&mut Outside { network, queue }, request),
             Tag::WriteData(request) => {
-                self.write_data_arrived(network, queue, DataPacket { request, bytes: packet.bytes, last: packet.last })
+                self.write_data_arrived(&mut Outside { network, queue }, DataPacket { request, bytes: packet.bytes, last: packet.last })
             }
             Tag::ReadData(request) if complete => {
                 let Request { task, number, .. } = *self.requests.get(request);
@@ -337,7 +337,7 @@ impl NetworkHost<Event> for World<'_> {
                 }
                 self.one_done(queue, task);
             }
-            Tag::Ask(request) => self.asked_for_data(network, queue, request),
+            Tag::Ask(request) => self.asked_for_data(&mut Outside { network, queue }, request),
             Tag::Request(_) | Tag::ReadData(_) => {}
         }
     }

@@ -1,7 +1,7 @@
 //! All that a simulation holds beside network and event list. What moves it on stands where it
 //! belongs: [`crate::simulation`] and the modules of commands, servers and collective operations.
 
-use weft_model::{Card, Cpus, EventQueue};
+use weft_model::{Card, Cpus, EventQueue, Network};
 
 use crate::collective::group::Groups;
 use crate::config::ClusterConfig;
@@ -25,6 +25,12 @@ pub(crate) struct AppState<'a> {
     pub first_comm: u32,
     /// Number of its file 0 among those of all applications.
     pub first_file: u32,
+}
+
+/// What steps need beside the world.
+pub(crate) struct Outside<'o> {
+    pub network: &'o mut Network,
+    pub queue: &'o mut Queue,
 }
 
 /// Everything but network and event list.

@@ -11,15 +11,13 @@ mod pays;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use weft_model::Network;
-
 use crate::config::Collective;
 use crate::mailbox::Stream;
 use crate::mpi::{COLLECTIVE_HEADER_BYTES, CommView};
 use crate::program::{Access, Extent, push_merged};
 use crate::request::RequestKind;
 use crate::task::{END, Flow, Frame, Op};
-use crate::world::{Queue, World};
+use crate::world::{Outside, Queue, World};
 
 use group::{Amount, Entering, Group, Meetings, Member};
 use pays::Pattern;
@@ -52,16 +50,15 @@ struct Round<'a> {
 impl<'a> World<'a> {
     pub(crate) fn step_collective(
         &mut self,
-        network: &mut Network,
-        queue: &mut Queue,
+        out: &mut Outside<'_>,
         index: u32,
         frame: &Frame<'a>,
         (comm, file, access, writes): (u32, u32, &'a Access, bool),
     ) -> Flow<'a> {
         match frame.step {
-            0 => return self.enter(queue, index, (comm, file, access, writes)),
+            0 => return self.enter(out.queue, index, (comm, file, access, writes)),
             CHECK => return Flow::Call(Op::Allgather { comm, bytes: CHECK_BYTES }, A),
-            ALONE.. => return self.step_alone(network, queue, index, frame, (file, access, writes)),
+            ALONE.. => return self.step_alone(out, index, frame, (file, access, writes)),
             _ => {}
         }
         let [number, round] = frame.vars;
@@ -73,7 +70,7 @@ impl<'a> World<'a> {
             }
             self.tasks[index as usize].frame().step = ALONE;
             let frame = Frame { step: ALONE, ..*frame };
-            return self.step_alone(network, queue, index, &frame, (file, access, writes));
+            return self.step_alone(out, index, &frame, (file, access, writes));
         }
         let view = self.comm(index, comm);
         let mine = group.plan.range(u64::from(view.me), round);
@@ -82,9 +79,9 @@ impl<'a> World<'a> {
         let state = Round { group, view, comm, file, round, mine, meetings };
         let double = self.config.collective == Collective::DoubleBuffered;
         let flow = if writes {
-            self.step_write_round(network, queue, index, frame.step, &state, double)
+            self.step_write_round(out, index, frame.step, &state, double)
         } else {
-            self.step_read_round(network, queue, index, frame.step, &state, double)
+            self.step_read_round(out, index, frame.step, &state, double)
         };
         if matches!(flow, Flow::Done) {
             self.groups.leave(number);
@@ -135,8 +132,7 @@ impl<'a> World<'a> {
 
     fn step_alone(
         &mut self,
-        network: &mut Network,
-        queue: &mut Queue,
+        out: &mut Outside<'_>,
         index: u32,
         frame: &Frame<'a>,
         (file, access, writes): (u32, &'a Access, bool),
@@ -144,38 +140,30 @@ impl<'a> World<'a> {
         let first = frame.step == ALONE;
         let list = if first { self.extents(index, file, access) } else { Cow::default() };
         if !writes {
-            self.read_list(network, queue, index, file, &list);
+            self.read_list(out, index, file, &list);
             return Flow::Done;
         }
         let inner = Frame { step: frame.step - ALONE, ..*frame };
-        match self.step_write(network, queue, index, &inner, file, &list) {
+        match self.step_write(out, index, &inner, file, &list) {
             Flow::Next(step) => Flow::Next(ALONE + step),
             flow => flow,
         }
     }
 
-    fn step_read_round(
-        &mut self,
-        network: &mut Network,
-        queue: &mut Queue,
-        index: u32,
-        step: u32,
-        state: &Round<'a>,
-        double: bool,
-    ) -> Flow<'a> {
+    fn step_read_round(&mut self, out: &mut Outside<'_>, index: u32, step: u32, state: &Round<'a>, double: bool) -> Flow<'a> {
         if step == A && state.round >= state.group.plan.rounds {
             return Flow::Done;
         }
         if step == A {
-            self.read_and_ask(network, queue, index, state);
+            self.read_and_ask(out, index, state);
             return Flow::Next(B);
         }
         for Other { process, theirs, mine } in others(state) {
             if let Some(amount) = theirs {
-                self.send_pieces(network, queue, index, state.comm, process, amount);
+                self.send_pieces(out, index, state.comm, process, amount);
             }
             if mine.is_some() {
-                self.receive(queue, index, (state.comm, 0, Stream::Pieces), process);
+                self.receive(out.queue, index, (state.comm, 0, Stream::Pieces), process);
             }
         }
         let is_last = state.round + 1 >= state.group.plan.rounds;
@@ -186,43 +174,35 @@ impl<'a> World<'a> {
             let number = self.tasks[index as usize].frame().vars[0];
             let meetings = self.groups.meetings(number, state.round + 1);
             let next = Round { group: Arc::clone(&state.group), round: state.round + 1, mine, meetings, ..*state };
-            self.read_and_ask(network, queue, index, &next);
+            self.read_and_ask(out, index, &next);
             return Flow::Next(B);
         }
         Flow::Next(A)
     }
 
     /// Step A of a read: ask the servers for this rank's part, and exchange lists.
-    fn read_and_ask(&mut self, network: &mut Network, queue: &mut Queue, index: u32, state: &Round<'a>) {
+    fn read_and_ask(&mut self, out: &mut Outside<'_>, index: u32, state: &Round<'a>) {
         let interleaved = state.group.plan.interleaved;
         if !interleaved && state.mine.bytes > 0 {
-            self.read_list(network, queue, index, state.file, &[state.mine]);
+            self.read_list(out, index, state.file, &[state.mine]);
         }
         for Other { process, theirs, mine } in others(state) {
             if theirs.is_some() {
-                self.receive(queue, index, (state.comm, 0, Stream::Lists), process);
+                self.receive(out.queue, index, (state.comm, 0, Stream::Lists), process);
             }
             if let Some(amount) = mine {
-                self.send_list(network, queue, index, state.comm, process, amount);
+                self.send_list(out, index, state.comm, process, amount);
             }
         }
         if interleaved && state.mine.bytes > 0 {
-            self.read_list(network, queue, index, state.file, &[state.mine]);
+            self.read_list(out, index, state.file, &[state.mine]);
         }
     }
 
-    fn step_write_round(
-        &mut self,
-        network: &mut Network,
-        queue: &mut Queue,
-        index: u32,
-        step: u32,
-        state: &Round<'a>,
-        double: bool,
-    ) -> Flow<'a> {
+    fn step_write_round(&mut self, out: &mut Outside<'_>, index: u32, step: u32, state: &Round<'a>, double: bool) -> Flow<'a> {
         match step {
             A => {
-                self.exchange_writes(network, queue, index, state);
+                self.exchange_writes(out, index, state);
                 return Flow::Next(B);
             }
             B => {
@@ -233,12 +213,12 @@ impl<'a> World<'a> {
                         push_merged(&mut list, piece);
                     }
                 }
-                self.send_requests(network, queue, index, RequestKind::Write, state.file, &list);
+                self.send_requests(out, index, RequestKind::Write, state.file, &list);
                 if !list.is_empty() || double {
                     return Flow::Next(C);
                 }
             }
-            _ => self.send_data(network, queue, index),
+            _ => self.send_data(out, index),
         }
         if state.round + 1 >= state.group.plan.rounds {
             if state.view.me == 0 {
@@ -254,34 +234,34 @@ impl<'a> World<'a> {
             let number = self.tasks[index as usize].frame().vars[0];
             let meetings = self.groups.meetings(number, state.round + 1);
             let next = Round { group: Arc::clone(&state.group), round: state.round + 1, mine, meetings, ..*state };
-            self.exchange_writes(network, queue, index, &next);
+            self.exchange_writes(out, index, &next);
             return Flow::Next(B);
         }
         Flow::Next(A)
     }
 
     /// Step A of a write: data and lists to those who write them.
-    fn exchange_writes(&mut self, network: &mut Network, queue: &mut Queue, index: u32, state: &Round<'a>) {
+    fn exchange_writes(&mut self, out: &mut Outside<'_>, index: u32, state: &Round<'a>) {
         for Other { process, theirs, mine } in others(state) {
             if theirs.is_some() {
-                self.receive(queue, index, (state.comm, 0, Stream::Lists), process);
-                self.receive(queue, index, (state.comm, 0, Stream::Pieces), process);
+                self.receive(out.queue, index, (state.comm, 0, Stream::Lists), process);
+                self.receive(out.queue, index, (state.comm, 0, Stream::Pieces), process);
             }
             if let Some(amount) = mine {
-                self.send_pieces(network, queue, index, state.comm, process, amount);
-                self.send_list(network, queue, index, state.comm, process, amount);
+                self.send_pieces(out, index, state.comm, process, amount);
+                self.send_list(out, index, state.comm, process, amount);
             }
         }
     }
 
-    fn send_pieces(&mut self, network: &mut Network, queue: &mut Queue, index: u32, comm: u32, process: u32, amount: Amount) {
+    fn send_pieces(&mut self, out: &mut Outside<'_>, index: u32, comm: u32, process: u32, amount: Amount) {
         let bytes = amount.bytes + COLLECTIVE_HEADER_BYTES;
-        self.send(network, queue, index, (comm, 0, Stream::Pieces), process, bytes, false);
+        self.send(out, index, (comm, 0, Stream::Pieces), process, bytes, false);
     }
 
-    fn send_list(&mut self, network: &mut Network, queue: &mut Queue, index: u32, comm: u32, process: u32, amount: Amount) {
+    fn send_list(&mut self, out: &mut Outside<'_>, index: u32, comm: u32, process: u32, amount: Amount) {
         let bytes = LIST_EXTENT_BYTES * amount.extents + COLLECTIVE_HEADER_BYTES;
-        self.send(network, queue, index, (comm, 0, Stream::Lists), process, bytes, false);
+        self.send(out, index, (comm, 0, Stream::Lists), process, bytes, false);
     }
 }
 

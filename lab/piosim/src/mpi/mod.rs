@@ -5,8 +5,6 @@
 
 mod trees;
 
-use weft_model::Network;
-
 use crate::config::PartyOrder;
 use crate::event::Tag;
 use crate::mailbox::{ANY, Envelope, Key, Stream};
@@ -14,7 +12,7 @@ use crate::order::hashed;
 use crate::program::{Command, Rank};
 use crate::record::Taken;
 use crate::task::{END, Flow, Frame, Op};
-use crate::world::{Queue, World};
+use crate::world::{Outside, Queue, World};
 
 /// Bytes that a collective command adds to its payload.
 pub const COLLECTIVE_HEADER_BYTES: u64 = 20;
@@ -74,9 +72,9 @@ impl<'a> World<'a> {
     }
 
     /// Executes one step of a command.
-    pub(crate) fn execute(&mut self, network: &mut Network, queue: &mut Queue, index: u32, frame: Frame<'a>) -> Flow<'a> {
+    pub(crate) fn execute(&mut self, out: &mut Outside<'_>, index: u32, frame: Frame<'a>) -> Flow<'a> {
         if frame.step == 0
-            && let Some(flow) = self.start_beside(network, queue, index, &frame)
+            && let Some(flow) = self.start_beside(out, index, &frame)
         {
             return flow;
         }
@@ -85,40 +83,38 @@ impl<'a> World<'a> {
                 self.remember_view(index);
                 Flow::Done
             }
-            Op::Send { comm, tag, to, bytes } => self.step_send(network, queue, index, frame.step, (comm, tag, to, bytes)),
-            Op::Recv { comm, tag, from } => self.step_recv(network, queue, index, frame.step, (comm, tag, from)),
-            Op::Sendrecv { .. } => self.step_sendrecv(network, queue, index, &frame),
+            Op::Send { comm, tag, to, bytes } => self.step_send(out, index, frame.step, (comm, tag, to, bytes)),
+            Op::Recv { comm, tag, from } => self.step_recv(out, index, frame.step, (comm, tag, from)),
+            Op::Sendrecv { .. } => self.step_sendrecv(out, index, &frame),
             Op::Wait { requests } => {
                 let task = &self.tasks[index as usize];
                 if requests.iter().any(|request| task.running.contains(request)) { Flow::Block(END) } else { Flow::Done }
             }
-            Op::Barrier { comm } => self.step_barrier(queue, index, comm),
-            Op::Bcast { comm, root, bytes, how } => self.step_bcast(network, queue, index, frame.step, (comm, root, bytes, how)),
-            Op::Reduce { comm, root, bytes, called } => self.step_reduce(network, queue, index, frame.step, (comm, root, bytes, called)),
-            Op::Allreduce { comm, bytes } => self.step_allreduce(network, queue, index, frame.step, (comm, bytes)),
-            Op::Gather { comm, root, bytes } => self.step_gather(network, queue, index, (comm, root, bytes)),
-            Op::Allgather { comm, bytes } => self.step_allgather(network, queue, index, (comm, bytes)),
+            Op::Barrier { comm } => self.step_barrier(out.queue, index, comm),
+            Op::Bcast { comm, root, bytes, how } => self.step_bcast(out, index, frame.step, (comm, root, bytes, how)),
+            Op::Reduce { comm, root, bytes, called } => self.step_reduce(out, index, frame.step, (comm, root, bytes, called)),
+            Op::Allreduce { comm, bytes } => self.step_allreduce(out, index, frame.step, (comm, bytes)),
+            Op::Gather { comm, root, bytes } => self.step_gather(out, index, (comm, root, bytes)),
+            Op::Allgather { comm, bytes } => self.step_allgather(out, index, (comm, bytes)),
             Op::Open { comm, file, truncate } => self.step_open(index, frame.step, (comm, file, truncate)),
-            Op::Close { comm, file } => self.step_close(network, queue, index, frame.step, (comm, file)),
+            Op::Close { comm, file } => self.step_close(out, index, frame.step, (comm, file)),
             Op::Read { file, access } => {
                 let list = self.extents(index, file, access);
                 self.count_program_bytes(file, &list, false);
-                self.read_list(network, queue, index, file, &list);
+                self.read_list(out, index, file, &list);
                 Flow::Done
             }
             Op::Write { file, access } => {
                 let list = if frame.step == 0 { self.extents(index, file, access) } else { Default::default() };
                 self.count_program_bytes(file, &list, true);
-                self.step_write(network, queue, index, &frame, file, &list)
+                self.step_write(out, index, &frame, file, &list)
             }
-            Op::Collective { comm, file, access, writes } => {
-                self.step_collective(network, queue, index, &frame, (comm, file, access, writes))
-            }
+            Op::Collective { comm, file, access, writes } => self.step_collective(out, index, &frame, (comm, file, access, writes)),
         }
     }
 
     /// A non-blocking command goes on in a task of its own.
-    fn start_beside(&mut self, network: &mut Network, queue: &mut Queue, index: u32, frame: &Frame<'a>) -> Option<Flow<'a>> {
+    fn start_beside(&mut self, out: &mut Outside<'_>, index: u32, frame: &Frame<'a>) -> Option<Flow<'a>> {
         let task = &self.tasks[index as usize];
         if task.frames.len() > 1 || task.position == 0 {
             return None;
@@ -128,7 +124,7 @@ impl<'a> World<'a> {
         else {
             return None;
         };
-        self.spawn(network, queue, index, request, frame.op);
+        self.spawn(out, index, request, frame.op);
         Some(Flow::Done)
     }
 
@@ -146,8 +142,7 @@ impl<'a> World<'a> {
     #[allow(clippy::too_many_arguments)] // what a message is
     pub(crate) fn send(
         &mut self,
-        network: &mut Network,
-        queue: &mut Queue,
+        out: &mut Outside<'_>,
         index: u32,
         (comm, tag, stream): (u32, u32, Stream),
         to: u32,
@@ -155,9 +150,9 @@ impl<'a> World<'a> {
         asks: bool,
     ) {
         let from = self.tasks[index as usize].process;
-        let envelope = self.mailbox.envelope(Key { comm, tag, stream, from, to }, index, (asks, bytes), queue.now());
+        let envelope = self.mailbox.envelope(Key { comm, tag, stream, from, to }, index, (asks, bytes), out.queue.now());
         self.expect_one(index);
-        network.send(queue, from, to, bytes, Tag::Mpi(envelope).pack());
+        out.network.send(out.queue, from, to, bytes, Tag::Mpi(envelope).pack());
     }
 
     /// Receives a message as part of the present job set.
@@ -182,53 +177,39 @@ impl<'a> World<'a> {
         self.one_done(queue, index);
     }
 
-    fn step_send(
-        &mut self,
-        network: &mut Network,
-        queue: &mut Queue,
-        index: u32,
-        step: u32,
-        (comm, tag, to, bytes): (u32, u32, u32, u64),
-    ) -> Flow<'a> {
+    fn step_send(&mut self, out: &mut Outside<'_>, index: u32, step: u32, (comm, tag, to, bytes): (u32, u32, u32, u64)) -> Flow<'a> {
         let eager = bytes <= self.config.eager_bytes;
         match step {
             0 if eager => {
-                self.send(network, queue, index, (comm, tag, Stream::User), to, bytes, false);
+                self.send(out, index, (comm, tag, Stream::User), to, bytes, false);
                 Flow::Done
             }
             0 => {
-                self.send(network, queue, index, (comm, tag, Stream::User), to, RENDEZVOUS_BYTES, true);
-                self.receive(queue, index, (comm, tag, Stream::Ready), to);
+                self.send(out, index, (comm, tag, Stream::User), to, RENDEZVOUS_BYTES, true);
+                self.receive(out.queue, index, (comm, tag, Stream::Ready), to);
                 Flow::Next(1)
             }
             _ => {
-                self.send(network, queue, index, (comm, tag, Stream::Data), to, bytes, false);
+                self.send(out, index, (comm, tag, Stream::Data), to, bytes, false);
                 Flow::Done
             }
         }
     }
 
-    fn step_recv(
-        &mut self,
-        network: &mut Network,
-        queue: &mut Queue,
-        index: u32,
-        step: u32,
-        (comm, tag, from): (u32, u32, u32),
-    ) -> Flow<'a> {
+    fn step_recv(&mut self, out: &mut Outside<'_>, index: u32, step: u32, (comm, tag, from): (u32, u32, u32)) -> Flow<'a> {
         let (asked, sender) = self.tasks[index as usize].received;
         match step {
             0 => {
-                self.receive(queue, index, (comm, tag, Stream::User), from);
+                self.receive(out.queue, index, (comm, tag, Stream::User), from);
                 Flow::Next(1)
             }
             1 if !asked => Flow::Done,
             1 => {
-                self.send(network, queue, index, (comm, tag, Stream::Ready), sender, RENDEZVOUS_BYTES, false);
+                self.send(out, index, (comm, tag, Stream::Ready), sender, RENDEZVOUS_BYTES, false);
                 Flow::Next(2)
             }
             _ => {
-                self.receive(queue, index, (comm, tag, Stream::Data), sender);
+                self.receive(out.queue, index, (comm, tag, Stream::Data), sender);
                 Flow::Done
             }
         }
@@ -236,32 +217,32 @@ impl<'a> World<'a> {
 
     /// Sends and receives in one job set. Two ranks that both ask before they send must not wait
     /// for each other's answer in that set, so answers come in the second and data in the third.
-    fn step_sendrecv(&mut self, network: &mut Network, queue: &mut Queue, index: u32, frame: &Frame<'a>) -> Flow<'a> {
+    fn step_sendrecv(&mut self, out: &mut Outside<'_>, index: u32, frame: &Frame<'a>) -> Flow<'a> {
         let Op::Sendrecv { comm, send_tag, to, bytes, recv_tag, from } = frame.op else { return Flow::Done };
         let asks = bytes > self.config.eager_bytes;
         let (asked, sender) = self.tasks[index as usize].received;
         match frame.step {
             0 => {
                 let first = if asks { RENDEZVOUS_BYTES } else { bytes };
-                self.send(network, queue, index, (comm, send_tag, Stream::User), to, first, asks);
-                self.receive(queue, index, (comm, recv_tag, Stream::User), from);
+                self.send(out, index, (comm, send_tag, Stream::User), to, first, asks);
+                self.receive(out.queue, index, (comm, recv_tag, Stream::User), from);
                 Flow::Next(1)
             }
             1 => {
                 if asked {
-                    self.send(network, queue, index, (comm, recv_tag, Stream::Ready), sender, RENDEZVOUS_BYTES, false);
+                    self.send(out, index, (comm, recv_tag, Stream::Ready), sender, RENDEZVOUS_BYTES, false);
                 }
                 if asks {
-                    self.receive(queue, index, (comm, send_tag, Stream::Ready), to);
+                    self.receive(out.queue, index, (comm, send_tag, Stream::Ready), to);
                 }
                 if asks || asked { Flow::Next(2) } else { Flow::Done }
             }
             _ => {
                 if asks {
-                    self.send(network, queue, index, (comm, send_tag, Stream::Data), to, bytes, false);
+                    self.send(out, index, (comm, send_tag, Stream::Data), to, bytes, false);
                 }
                 if asked {
-                    self.receive(queue, index, (comm, recv_tag, Stream::Data), sender);
+                    self.receive(out.queue, index, (comm, recv_tag, Stream::Data), sender);
                 }
                 Flow::Done
             }
@@ -289,17 +270,17 @@ impl<'a> World<'a> {
         Flow::Done
     }
 
-    fn step_gather(&mut self, network: &mut Network, queue: &mut Queue, index: u32, (comm, root, bytes): (u32, u32, u64)) -> Flow<'a> {
-        self.collect(network, queue, index, (comm, root, bytes));
+    fn step_gather(&mut self, out: &mut Outside<'_>, index: u32, (comm, root, bytes): (u32, u32, u64)) -> Flow<'a> {
+        self.collect(out, index, (comm, root, bytes));
         Flow::Done
     }
 
-    fn step_allgather(&mut self, network: &mut Network, queue: &mut Queue, index: u32, (comm, bytes): (u32, u64)) -> Flow<'a> {
+    fn step_allgather(&mut self, out: &mut Outside<'_>, index: u32, (comm, bytes): (u32, u64)) -> Flow<'a> {
         let view = self.comm(index, comm);
         let stream = (comm, 0, Stream::Collective);
         for rank in (0..view.size()).filter(|&rank| rank != view.me) {
-            self.send(network, queue, index, stream, view.process(rank), bytes + COLLECTIVE_HEADER_BYTES, false);
-            self.receive(queue, index, stream, view.process(rank));
+            self.send(out, index, stream, view.process(rank), bytes + COLLECTIVE_HEADER_BYTES, false);
+            self.receive(out.queue, index, stream, view.process(rank));
         }
         Flow::Done
     }

@@ -1,12 +1,10 @@
 //! Broadcasts and reductions: along binomial trees, directly, or by exchange.
 
-use weft_model::Network;
-
 use super::{COLLECTIVE_HEADER_BYTES, CommView};
 use crate::config::{Allreduce, Bcast, Reduce};
 use crate::mailbox::Stream;
 use crate::task::{END, Flow, Op};
-use crate::world::{Queue, World};
+use crate::world::{Outside, World};
 
 /// A broadcast in blocks has blocks of so many bytes.
 const BCAST_BLOCK_BYTES: u64 = 1 << 20;
@@ -16,8 +14,7 @@ impl<'a> World<'a> {
     /// bit.
     pub(super) fn step_bcast(
         &mut self,
-        network: &mut Network,
-        queue: &mut Queue,
+        out: &mut Outside<'_>,
         index: u32,
         step: u32,
         (comm, root, bytes, how): (u32, u32, u64, Bcast),
@@ -28,19 +25,19 @@ impl<'a> World<'a> {
         let (stream, ready) = ((comm, 0, Stream::Collective), (comm, 0, Stream::Ready));
         if how == Bcast::Direct {
             if tree.me == 0 {
-                self.send_to_others(network, queue, index, comm, bytes);
+                self.send_to_others(out, index, comm, bytes);
             } else {
-                self.receive(queue, index, stream, process(0));
+                self.receive(out.queue, index, stream, process(0));
             }
             return Flow::Done;
         }
         let asks = how == Bcast::TreeReady && bytes > self.config.eager_bytes;
         if asks && step == 0 {
             for child in tree.children() {
-                self.receive(queue, index, ready, process(child));
+                self.receive(out.queue, index, ready, process(child));
             }
             if tree.me != 0 {
-                self.send(network, queue, index, ready, process(tree.parent()), COLLECTIVE_HEADER_BYTES, false);
+                self.send(out, index, ready, process(tree.parent()), COLLECTIVE_HEADER_BYTES, false);
             }
             return Flow::Next(1);
         }
@@ -50,13 +47,13 @@ impl<'a> World<'a> {
         let steps = if tree.me == 0 { blocks } else { 2 * blocks };
         let next = step + 1 + u32::from(asks);
         if tree.me != 0 && step.is_multiple_of(2) {
-            self.receive(queue, index, stream, process(tree.parent()));
+            self.receive(out.queue, index, stream, process(tree.parent()));
             return Flow::Next(next);
         }
         let block = if tree.me == 0 { step } else { step / 2 };
         let block_bytes = if is_blockwise { (bytes - u64::from(block) * BCAST_BLOCK_BYTES).min(BCAST_BLOCK_BYTES) } else { bytes };
         for child in tree.children() {
-            self.send(network, queue, index, stream, process(child), block_bytes + COLLECTIVE_HEADER_BYTES, false);
+            self.send(out, index, stream, process(child), block_bytes + COLLECTIVE_HEADER_BYTES, false);
         }
         if step + 1 < steps { Flow::Next(next) } else { Flow::Done }
     }
@@ -65,8 +62,7 @@ impl<'a> World<'a> {
     /// step of its own (the microsecond shows in Tables 6.1 to 6.5).
     pub(super) fn step_reduce(
         &mut self,
-        network: &mut Network,
-        queue: &mut Queue,
+        out: &mut Outside<'_>,
         index: u32,
         step: u32,
         (comm, root, bytes, called): (u32, u32, u64, bool),
@@ -78,55 +74,48 @@ impl<'a> World<'a> {
         let how = self.config.commands.reduce;
         match (called, step) {
             _ if how == Reduce::Direct => {
-                self.collect(network, queue, index, (comm, root, bytes));
+                self.collect(out, index, (comm, root, bytes));
                 Flow::Done
             }
             (false, 0) if how == Reduce::TreeReady && bytes > self.config.eager_bytes => {
                 for child in tree.children() {
-                    self.send(network, queue, index, accept, process(child), COLLECTIVE_HEADER_BYTES, false);
+                    self.send(out, index, accept, process(child), COLLECTIVE_HEADER_BYTES, false);
                 }
                 if tree.me != 0 {
-                    self.receive(queue, index, accept, process(tree.parent()));
+                    self.receive(out.queue, index, accept, process(tree.parent()));
                 }
                 Flow::Next(1)
             }
             (false, _) => Flow::Call(Op::Reduce { comm, root, bytes, called: true }, END),
             (true, 0) => {
                 for child in tree.children() {
-                    self.receive(queue, index, data, process(child));
+                    self.receive(out.queue, index, data, process(child));
                 }
                 if tree.me == 0 { Flow::Done } else { Flow::Next(1) }
             }
             (true, _) => {
-                self.send(network, queue, index, data, process(tree.parent()), bytes + COLLECTIVE_HEADER_BYTES, false);
+                self.send(out, index, data, process(tree.parent()), bytes + COLLECTIVE_HEADER_BYTES, false);
                 Flow::Done
             }
         }
     }
 
-    pub(super) fn step_allreduce(
-        &mut self,
-        network: &mut Network,
-        queue: &mut Queue,
-        index: u32,
-        step: u32,
-        (comm, bytes): (u32, u64),
-    ) -> Flow<'a> {
+    pub(super) fn step_allreduce(&mut self, out: &mut Outside<'_>, index: u32, step: u32, (comm, bytes): (u32, u64)) -> Flow<'a> {
         match (self.config.commands.allreduce, step) {
             (Allreduce::ReduceBcast, 0) => Flow::Call(Op::Reduce { comm, root: 0, bytes, called: false }, 1),
             (Allreduce::ReduceBcast, _) => Flow::Call(Op::Bcast { comm, root: 0, bytes, how: Bcast::Tree }, END),
             (Allreduce::Root, 0) => {
-                self.collect(network, queue, index, (comm, 0, bytes));
+                self.collect(out, index, (comm, 0, bytes));
                 Flow::Next(1)
             }
             (Allreduce::Root, _) => Flow::Call(Op::Bcast { comm, root: 0, bytes, how: Bcast::Direct }, END),
-            (Allreduce::Exchange, _) => self.step_exchange(network, queue, index, step, (comm, bytes)),
+            (Allreduce::Exchange, _) => self.step_exchange(out, index, step, (comm, bytes)),
         }
     }
 
     /// Round by round. Of the ranks beyond a power of two each even one takes part for the odd one
     /// behind it, which gives it its data before and gets the result afterwards.
-    fn step_exchange(&mut self, network: &mut Network, queue: &mut Queue, index: u32, step: u32, (comm, bytes): (u32, u64)) -> Flow<'a> {
+    fn step_exchange(&mut self, out: &mut Outside<'_>, index: u32, step: u32, (comm, bytes): (u32, u64)) -> Flow<'a> {
         let view = self.comm(index, comm);
         let stream = (comm, 0, Stream::Collective);
         let pairs = Pairs::new(view.size());
@@ -134,28 +123,28 @@ impl<'a> World<'a> {
         let last = pairs.rounds + 1;
         match (pairs.deputy(view.me), step) {
             (Some(deputy), 0) => {
-                self.send(network, queue, index, stream, view.process(deputy), bytes, false);
+                self.send(out, index, stream, view.process(deputy), bytes, false);
                 Flow::Next(last)
             }
             (Some(deputy), _) => {
-                self.receive(queue, index, stream, view.process(deputy));
+                self.receive(out.queue, index, stream, view.process(deputy));
                 Flow::Done
             }
             (None, 0) => {
                 if let Some(other) = pairs.represented(view.me) {
-                    self.receive(queue, index, stream, view.process(other));
+                    self.receive(out.queue, index, stream, view.process(other));
                 }
                 Flow::Next(1)
             }
             (None, step) if step < last => {
                 let partner = view.process(pairs.partner(view.me, step - 1));
-                self.send(network, queue, index, stream, partner, bytes, false);
-                self.receive(queue, index, stream, partner);
+                self.send(out, index, stream, partner, bytes, false);
+                self.receive(out.queue, index, stream, partner);
                 Flow::Next(step + 1)
             }
             (None, _) => {
                 if let Some(other) = pairs.represented(view.me) {
-                    self.send(network, queue, index, stream, view.process(other), bytes, false);
+                    self.send(out, index, stream, view.process(other), bytes, false);
                 }
                 Flow::Done
             }
@@ -163,24 +152,24 @@ impl<'a> World<'a> {
     }
 
     /// Everyone's data to one rank, as part of the present job set.
-    pub(super) fn collect(&mut self, network: &mut Network, queue: &mut Queue, index: u32, (comm, root, bytes): (u32, u32, u64)) {
+    pub(super) fn collect(&mut self, out: &mut Outside<'_>, index: u32, (comm, root, bytes): (u32, u32, u64)) {
         let view = self.comm(index, comm);
         let stream = (comm, 0, Stream::Collective);
         if view.me != root {
-            self.send(network, queue, index, stream, view.process(root), bytes + COLLECTIVE_HEADER_BYTES, false);
+            self.send(out, index, stream, view.process(root), bytes + COLLECTIVE_HEADER_BYTES, false);
             return;
         }
         for rank in others(&view) {
-            self.receive(queue, index, stream, view.process(rank));
+            self.receive(out.queue, index, stream, view.process(rank));
         }
     }
 
     /// One rank's data to all others, as part of the present job set.
-    fn send_to_others(&mut self, network: &mut Network, queue: &mut Queue, index: u32, comm: u32, bytes: u64) {
+    fn send_to_others(&mut self, out: &mut Outside<'_>, index: u32, comm: u32, bytes: u64) {
         let view = self.comm(index, comm);
         for rank in others(&view) {
             let stream = (comm, 0, Stream::Collective);
-            self.send(network, queue, index, stream, view.process(rank), bytes + COLLECTIVE_HEADER_BYTES, false);
+            self.send(out, index, stream, view.process(rank), bytes + COLLECTIVE_HEADER_BYTES, false);
         }
     }
 }

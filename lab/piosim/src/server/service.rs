@@ -1,7 +1,7 @@
 //! What servers do with requests, packets and disks, as part of the world.
 
 use weft_base::Nanos;
-use weft_model::{DiskJob, JobKind, Network};
+use weft_model::{DiskJob, JobKind};
 use weft_sched::{Access, CacheLayer, FileKey, Job, JobPiece, Next, Piece};
 
 use super::memory::{Copied, Copies};
@@ -10,16 +10,16 @@ use crate::event::{Event, Tag};
 use crate::program::Extent;
 use crate::record::{RequestSpan, tag_of};
 use crate::request::RequestKind;
-use crate::world::{Queue, World};
+use crate::world::{Outside, Queue, World};
 
 impl World<'_> {
     /// A request has arrived at its server.
-    pub(crate) fn request_arrived(&mut self, network: &mut Network, queue: &mut Queue, index: u32) {
+    pub(crate) fn request_arrived(&mut self, out: &mut Outside<'_>, index: u32) {
         let request = self.requests.get_mut(index);
         request.arrived = true;
         let (server, process, file, bytes) = (request.server, request.process, request.file, request.bytes);
         let (kind, left, tag) = (request.kind, request.left, tag_of(index, request.number));
-        let now = Nanos(queue.now());
+        let now = Nanos(out.queue.now());
         self.note_request(index, |span| span.arrived = span.arrived.min(now.0));
         match kind {
             RequestKind::Read => {
@@ -35,7 +35,7 @@ impl World<'_> {
                         }
                         if !state.cache.is_on() {
                             state.layer.add(now, piece);
-                            self.schedule(queue, server);
+                            self.schedule(out.queue, server);
                             continue;
                         }
                         for (offset, bytes, is_kept) in state.cache.look_up(file, piece.offset, piece.bytes) {
@@ -47,15 +47,15 @@ impl World<'_> {
                                 continue;
                             }
                             state.layer.add(now, Piece { offset, bytes, ..piece });
-                            self.schedule(queue, server);
+                            self.schedule(out.queue, server);
                         }
                     }
                 }
                 let from = self.servers[server as usize].process;
-                let reply = network.open(from, process, bytes, Tag::ReadData(index).pack());
+                let reply = out.network.open(from, process, bytes, Tag::ReadData(index).pack());
                 self.requests.get_mut(index).reply = reply;
                 if served > 0 {
-                    self.answer(network, queue, index, served);
+                    self.answer(out, index, served);
                 }
             }
             RequestKind::Write if left > 0 && self.servers[server as usize].orders_arrivals() => {
@@ -63,9 +63,9 @@ impl World<'_> {
                 if let Some(announced) = &mut self.servers[server as usize].announced {
                     announced.announce(index, file, first, bytes);
                 }
-                self.ask_for_data(network, queue, server);
+                self.ask_for_data(out, server);
             }
-            RequestKind::Write if self.config.answers_written => self.confirm_written(network, queue, index),
+            RequestKind::Write if self.config.answers_written => self.confirm_written(out, index),
             RequestKind::Write if left == 0 => self.requests.remove(index),
             RequestKind::Write => {}
             RequestKind::Flush => {
@@ -75,35 +75,35 @@ impl World<'_> {
                 let mut jobs = std::mem::take(&mut state.flushed);
                 state.layer.take_flushed(&mut jobs);
                 for job in jobs.drain(..) {
-                    self.submit(queue, server, job);
+                    self.submit(out.queue, server, job);
                 }
                 self.servers[server as usize].flushed = jobs;
-                self.schedule(queue, server);
+                self.schedule(out.queue, server);
             }
         }
     }
 
     /// A packet with data of a write has arrived.
-    pub(crate) fn write_data_arrived(&mut self, network: &mut Network, queue: &mut Queue, packet: DataPacket) {
+    pub(crate) fn write_data_arrived(&mut self, out: &mut Outside<'_>, packet: DataPacket) {
         let server = self.requests.get(packet.request).server;
-        let now = queue.now();
+        let now = out.queue.now();
         self.note_request(packet.request, |span| (span.arrived, span.complete) = (span.arrived.min(now), now));
         if let Some(copies) = &mut self.servers[server as usize].copies {
-            queue.push(copies.start(now, Copied::Write(packet)), Event::Copied(server));
+            out.queue.push(copies.start(now, Copied::Write(packet)), Event::Copied(server));
             return;
         }
-        self.offer(network, queue, server, packet);
+        self.offer(out, server, packet);
     }
 
     /// Offers data of a write to the cache layer; if it has no room, nothing more may come.
-    fn offer(&mut self, network: &mut Network, queue: &mut Queue, server: u32, packet: DataPacket) {
-        let now = queue.now();
+    fn offer(&mut self, out: &mut Outside<'_>, server: u32, packet: DataPacket) {
+        let now = out.queue.now();
         let state = &mut self.servers[server as usize];
         if state.refused.is_empty() && state.layer.accepts(packet.bytes, state.memory_free) {
-            self.accept(network, queue, packet);
+            self.accept(out, packet);
         } else {
             state.refused.push_back(packet);
-            network.set_gate(queue, state.process, true);
+            out.network.set_gate(out.queue, state.process, true);
             if let Some(log) = &mut self.log {
                 log.gate(now, server, true);
             }
@@ -111,34 +111,34 @@ impl World<'_> {
     }
 
     /// A copy from or into the memory of a server has ended.
-    pub(crate) fn copied(&mut self, network: &mut Network, queue: &mut Queue, server: u32) {
+    pub(crate) fn copied(&mut self, out: &mut Outside<'_>, server: u32) {
         match self.servers[server as usize].copies.as_mut().and_then(Copies::finish) {
-            Some(Copied::Reply { request, bytes }) => self.append(network, queue, request, bytes),
-            Some(Copied::Write(packet)) => self.offer(network, queue, server, packet),
+            Some(Copied::Reply { request, bytes }) => self.append(out, request, bytes),
+            Some(Copied::Write(packet)) => self.offer(out, server, packet),
             None => {}
         }
     }
 
     /// Data for the answer to a read is there, in memory.
-    fn answer(&mut self, network: &mut Network, queue: &mut Queue, request: u32, bytes: u64) {
+    fn answer(&mut self, out: &mut Outside<'_>, request: u32, bytes: u64) {
         let server = self.requests.get(request).server;
         match &mut self.servers[server as usize].copies {
-            Some(copies) => queue.push(copies.start(queue.now(), Copied::Reply { request, bytes }), Event::Copied(server)),
-            None => self.append(network, queue, request, bytes),
+            Some(copies) => out.queue.push(copies.start(out.queue.now(), Copied::Reply { request, bytes }), Event::Copied(server)),
+            None => self.append(out, request, bytes),
         }
     }
 
-    fn append(&mut self, network: &mut Network, queue: &mut Queue, request: u32, bytes: u64) {
-        network.append(queue, self.requests.get(request).reply, bytes);
-        let now = queue.now();
+    fn append(&mut self, out: &mut Outside<'_>, request: u32, bytes: u64) {
+        out.network.append(out.queue, self.requests.get(request).reply, bytes);
+        let now = out.queue.now();
         self.note_request(request, |span| span.answered = now);
     }
 
     /// Asks clients for data of writes that they announced, as far as there is room.
-    fn ask_for_data(&mut self, network: &mut Network, queue: &mut Queue, server: u32) {
+    fn ask_for_data(&mut self, out: &mut Outside<'_>, server: u32) {
         let Server { announced: Some(announced), layer, process, .. } = &mut self.servers[server as usize] else { return };
         while let Some(request) = announced.next(layer.queued(Access::Write).bytes) {
-            network.send(queue, *process, self.requests.get(request).process, ASK_BYTES, Tag::Ask(request).pack());
+            out.network.send(out.queue, *process, self.requests.get(request).process, ASK_BYTES, Tag::Ask(request).pack());
         }
     }
 
@@ -155,7 +155,7 @@ impl World<'_> {
     }
 
     /// The disk of a server has finished a job.
-    pub(crate) fn disk_done(&mut self, network: &mut Network, queue: &mut Queue, server: u32) {
+    pub(crate) fn disk_done(&mut self, out: &mut Outside<'_>, server: u32) {
         let state = &mut self.servers[server as usize];
         let done = state.disk.finish();
         let Running { job, parts } = &mut state.running[done.tag as usize];
@@ -172,16 +172,16 @@ impl World<'_> {
             Access::Read => {
                 let wanted: u64 = parts.iter().map(|part| part.bytes).sum();
                 state.add_memory(job.bytes.saturating_sub(wanted));
-                state.keep_holes(Nanos(queue.now()), &job, &parts);
+                state.keep_holes(Nanos(out.queue.now()), &job, &parts);
                 state.cache.keep(job.file.0 as u32, job.offset, job.bytes);
                 for part in &parts {
-                    self.answer(network, queue, part.tag as u32, part.bytes);
+                    self.answer(out, part.tag as u32, part.bytes);
                 }
             }
             Access::Write => {
                 state.add_memory(job.bytes);
-                self.written(network, queue, &parts);
-                self.retry_refused(network, queue, server);
+                self.written(out, &parts);
+                self.retry_refused(out, server);
             }
         }
         parts.clear();
@@ -189,12 +189,12 @@ impl World<'_> {
         state.running[done.tag as usize].parts = parts;
         state.free_running.push(done.tag);
         state.scheduled -= 1;
-        state.layer.completed(Nanos(queue.now()), &job);
-        self.schedule(queue, server);
-        self.ask_for_data(network, queue, server);
+        state.layer.completed(Nanos(out.queue.now()), &job);
+        self.schedule(out.queue, server);
+        self.ask_for_data(out, server);
         if let Some(service) = self.servers[server as usize].disk.start_next() {
-            queue.push_after(service, Event::Disk(server));
-            self.record_access(queue.now(), server, service);
+            out.queue.push_after(service, Event::Disk(server));
+            self.record_access(out.queue.now(), server, service);
         }
     }
 
@@ -207,7 +207,7 @@ impl World<'_> {
         }
     }
 
-    fn retry_refused(&mut self, network: &mut Network, queue: &mut Queue, server: u32) {
+    fn retry_refused(&mut self, out: &mut Outside<'_>, server: u32) {
         if self.servers[server as usize].refused.is_empty() {
             return;
         }
@@ -215,9 +215,9 @@ impl World<'_> {
             let state = &mut self.servers[server as usize];
             let Some(&packet) = state.refused.front() else {
                 let process = state.process;
-                network.set_gate(queue, process, false);
+                out.network.set_gate(out.queue, process, false);
                 if let Some(log) = &mut self.log {
-                    log.gate(queue.now(), server, false);
+                    log.gate(out.queue.now(), server, false);
                 }
                 return;
             };
@@ -225,15 +225,15 @@ impl World<'_> {
                 return;
             }
             state.refused.pop_front();
-            self.accept(network, queue, packet);
+            self.accept(out, packet);
         }
     }
 
     /// Takes data of a write: cuts it along the request's extents, and each piece may start at
     /// once.
-    fn accept(&mut self, network: &mut Network, queue: &mut Queue, packet: DataPacket) {
+    fn accept(&mut self, out: &mut Outside<'_>, packet: DataPacket) {
         let DataPacket { request: index, bytes, last } = packet;
-        let now = Nanos(queue.now());
+        let now = Nanos(out.queue.now());
         let (server, tag) = (self.requests.get(index).server, tag_of(index, self.requests.get(index).number));
         let state = &mut self.servers[server as usize];
         state.take_memory(bytes);
@@ -259,10 +259,10 @@ impl World<'_> {
                 state.layer.take_dropped(&mut state.dropped);
                 let mut dropped = std::mem::take(&mut state.dropped);
                 state.add_memory(dropped.iter().map(|part| part.bytes).sum());
-                self.written(network, queue, &dropped);
+                self.written(out, &dropped);
                 dropped.clear();
                 self.servers[server as usize].dropped = dropped;
-                self.schedule(queue, server);
+                self.schedule(out.queue, server);
             }
         }
         let request = self.requests.get_mut(index);
@@ -281,30 +281,30 @@ impl World<'_> {
         }
         if done {
             let process = self.servers[server as usize].process;
-            network.send(queue, process, client, COMPLETION_BYTES, Tag::WriteDone(task).pack());
+            out.network.send(out.queue, process, client, COMPLETION_BYTES, Tag::WriteDone(task).pack());
         }
     }
 
     /// Parts of writes are on the disk (or replaced by newer ones): confirms the requests of which
     /// they were the last, if that is when they are confirmed.
-    fn written(&mut self, network: &mut Network, queue: &mut Queue, parts: &[JobPiece]) {
+    fn written(&mut self, out: &mut Outside<'_>, parts: &[JobPiece]) {
         if !self.config.answers_written {
             return;
         }
         for part in parts {
             let index = part.tag as u32;
             self.requests.get_mut(index).unwritten -= part.bytes;
-            self.confirm_written(network, queue, index);
+            self.confirm_written(out, index);
         }
     }
 
     /// Confirms a write if all of it, the request included, is there and on the disk.
-    fn confirm_written(&mut self, network: &mut Network, queue: &mut Queue, index: u32) {
+    fn confirm_written(&mut self, out: &mut Outside<'_>, index: u32) {
         let request = self.requests.get(index);
         if request.unwritten == 0 && request.arrived {
             let from = self.servers[request.server as usize].process;
-            network.send(queue, from, request.process, COMPLETION_BYTES, Tag::WriteDone(request.task).pack());
-            let now = queue.now();
+            out.network.send(out.queue, from, request.process, COMPLETION_BYTES, Tag::WriteDone(request.task).pack());
+            let now = out.queue.now();
             self.note_request(index, |span| span.answered = now);
             self.requests.remove(index);
         }

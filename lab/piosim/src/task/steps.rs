@@ -1,11 +1,9 @@
 //! How tasks go on: commands begin, operations enter each other, and end.
 
-use weft_model::Network;
-
 use super::{END, Flow, Frame, Op, Task};
 use crate::program::Command;
 use crate::record::MessageSpan;
-use crate::world::{Queue, World};
+use crate::world::{Outside, Queue, World};
 
 impl<'a> World<'a> {
     /// Starts a task's next command, or ends the task.
@@ -44,15 +42,15 @@ impl<'a> World<'a> {
     }
 
     /// A step's processor time is over: executes the step, and those after it that are free.
-    pub(crate) fn advance(&mut self, network: &mut Network, queue: &mut Queue, index: u32) {
+    pub(crate) fn advance(&mut self, out: &mut Outside<'_>, index: u32) {
         loop {
             let task = &mut self.tasks[index as usize];
             task.pending = 0;
             task.issued = false;
-            task.since = queue.now();
+            task.since = out.queue.now();
             task.issuing = true;
             let frame = *task.frame();
-            let flow = self.execute(network, queue, index, frame);
+            let flow = self.execute(out, index, frame);
             let task = &mut self.tasks[index as usize];
             task.issuing = false;
             match flow {
@@ -62,20 +60,20 @@ impl<'a> World<'a> {
                         continue;
                     }
                     if task.pending == 0 {
-                        self.charge_step(queue, index);
+                        self.charge_step(out.queue, index);
                     }
                 }
                 Flow::Done => {
                     if task.issued && task.pending > 0 {
                         task.ending = true;
                     } else {
-                        self.frame_done(queue, index);
+                        self.frame_done(out.queue, index);
                     }
                 }
                 Flow::Call(op, step) => {
                     task.frame().step = step;
                     task.frames.push(Frame { op, step: 0, vars: [0; 2] });
-                    self.charge_step(queue, index);
+                    self.charge_step(out.queue, index);
                 }
                 Flow::Block(step) => task.frame().step = step,
             }
@@ -128,7 +126,7 @@ impl<'a> World<'a> {
     }
 
     /// Runs a non-blocking command beside its rank's program, from its first step on.
-    pub(crate) fn spawn(&mut self, network: &mut Network, queue: &mut Queue, parent: u32, request: u32, op: Op<'a>) {
+    pub(crate) fn spawn(&mut self, out: &mut Outside<'_>, parent: u32, request: u32, op: Op<'a>) {
         let main = &mut self.tasks[parent as usize];
         main.running.push(request);
         let mut task = Task::new(main.app, main.rank, main.process, &[]);
@@ -144,7 +142,7 @@ impl<'a> World<'a> {
                 (self.tasks.len() - 1) as u32
             }
         };
-        self.advance(network, queue, index);
+        self.advance(out, index);
     }
 
     fn request_done(&mut self, queue: &mut Queue, parent: u32, request: u32) {
