@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use crate::measure::{Measured, Reps, plain_rate, rate};
-use crate::sys::{self, Affinity, PageBuf};
+use crate::sys::{Affinity, PageBuf};
 
 /// While it lives, this thread and all threads and processes that it starts run on some processors
 /// only.
@@ -97,7 +97,7 @@ pub fn syscall(reps: Reps) -> Result<Measured> {
             let mut calls = 0;
             while Instant::now() < deadline {
                 for _ in 0..CALLS_PER_LOOK {
-                    black_box(sys::getppid());
+                    black_box(rustix::process::getppid());
                 }
                 calls += CALLS_PER_LOOK;
             }

@@ -2,17 +2,17 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
 
 use crate::measure::{Latencies, Measured, Reps, plain_rate, rate};
 use crate::paths;
-use crate::sys::{self, PAGE_BYTES, PageBuf};
+use crate::sys::{PAGE_BYTES, PageBuf};
 
 /// Bytes of the preallocated file that appends go round in.
 const LOG_BYTES: u64 = 16 << 20;
@@ -144,7 +144,7 @@ fn pass(scratch: &Scratch, reps: Reps, write: bool) -> Result<Measured> {
         |_, _| {
             let file = OpenOptions::new().read(!write).write(write).open(&scratch.path)?;
             if !write {
-                sys::drop_cache(file.as_fd()).context("cannot drop the page cache of a file")?;
+                fadvise(&file, 0, None, Advice::DontNeed).context("cannot drop the page cache of a file")?;
             }
             Ok((file, PageBuf::new(STREAM_BLOCK_BYTES, 0xa5)))
         },

@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, CString};
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Seek, SeekFrom, Write as _};
+use std::io::{Seek, SeekFrom, Write as _};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, statat, unlinkat};
+use rustix::io::Errno;
 
 use crate::measure::{Measured, Reps, plain_rate};
 use crate::sys::{self, PageBuf};
@@ -37,8 +39,8 @@ pub fn create_close(dirs: &[PathBuf], reps: Reps) -> Result<Measured> {
         |_, worker| DirWalk::open(&dirs[worker], 'n'),
         |walk, deadline| {
             walk.repeat(deadline, |dir, name| {
-                let flags = libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY;
-                sys::open_at(dir.as_fd(), name, flags, 0o644).map(drop)
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                openat(dir, name, flags, Mode::from_raw_mode(0o644)).map(drop)
             })
         },
     )
@@ -58,7 +60,7 @@ pub fn fstat(files: &[PathBuf], reps: Reps) -> Result<Measured> {
         |file, deadline| {
             let mut calls = 0;
             while Instant::now() < deadline {
-                sys::fstat(file.as_fd())?;
+                rustix::fs::fstat(&*file)?;
                 calls += 1;
             }
             Ok(calls)
@@ -81,10 +83,10 @@ pub fn lookup_missing(dirs: &[PathBuf], reps: Reps) -> Result<Measured> {
         "lookups/s",
         |_, worker| DirWalk::open(&dirs[worker], 'n'),
         |walk, deadline| {
-            walk.repeat(deadline, |dir, name| match sys::stat_at(dir.as_fd(), name) {
-                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            walk.repeat(deadline, |dir, name| match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => Ok(()),
                 Err(error) => Err(error),
-                Ok(()) => Err(ErrorKind::AlreadyExists.into()),
+                Ok(_) => Err(Errno::EXIST),
             })
         },
     )
@@ -102,7 +104,7 @@ pub fn stat(dirs: &[PathBuf], reps: Reps) -> Result<Measured> {
         1.0,
         "files/s",
         |_, worker| DirWalk::open(&dirs[worker], 'f'),
-        |walk, deadline| walk.repeat(deadline, |dir, name| sys::stat_at(dir.as_fd(), name)),
+        |walk, deadline| walk.repeat(deadline, |dir, name| statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map(drop)),
     )
 }
 
@@ -118,7 +120,7 @@ pub fn unlink(dirs: &[PathBuf], reps: Reps) -> Result<Measured> {
         1.0,
         "files/s",
         |_, worker| DirWalk::open(&dirs[worker], 'f'),
-        |walk, deadline| walk.repeat(deadline, |dir, name| sys::unlink_at(dir.as_fd(), name)),
+        |walk, deadline| walk.repeat(deadline, |dir, name| unlinkat(dir, name, AtFlags::empty())),
     )
 }
 
@@ -228,7 +230,7 @@ impl DirWalk {
     }
 
     /// Does `operation` on one new name after the other until the deadline; returns how often.
-    fn repeat(&mut self, deadline: Instant, operation: impl Fn(&File, &CStr) -> std::io::Result<()>) -> Result<u64> {
+    fn repeat(&mut self, deadline: Instant, operation: impl Fn(&File, &CStr) -> rustix::io::Result<()>) -> Result<u64> {
         let mut done = 0;
         while Instant::now() < deadline {
             let number = NEXT_NAME.fetch_add(1, Ordering::Relaxed);

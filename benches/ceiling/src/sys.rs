@@ -1,12 +1,11 @@
-//! Safe wrappers around the few system calls that the standard library does not offer in the plain
-//! form that is measured.
+//! What neither the standard library nor `rustix` offers in the plain form that is measured.
 
 #![allow(unsafe_code)]
 
-use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Bytes per page; buffers start on a page so that a request of 1 MiB covers 256 pages and not 257.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -39,38 +38,6 @@ impl PageBuf {
     }
 }
 
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
-/// `openat(2)` with close-on-exec.
-pub(crate) fn open_at(dir: BorrowedFd<'_>, name: &CStr, flags: libc::c_int, mode: libc::mode_t) -> io::Result<OwnedFd> {
-    // SAFETY: `name` is a NUL-terminated string that outlives the call.
-    let fd = check(unsafe { libc::openat(dir.as_raw_fd(), name.as_ptr(), flags | libc::O_CLOEXEC, mode) })?;
-    // SAFETY: the kernel just handed out this descriptor, so nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// `fstat(2)`, result dropped.
-pub(crate) fn fstat(fd: BorrowedFd<'_>) -> io::Result<()> {
-    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the kernel writes one `stat` into the space given.
-    check(unsafe { libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) }).map(drop)
-}
-
-/// `fstatat(2)` without following links, result dropped.
-pub(crate) fn stat_at(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
-    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: `name` is NUL-terminated; the kernel writes one `stat` into the space given.
-    check(unsafe { libc::fstatat(dir.as_raw_fd(), name.as_ptr(), stat.as_mut_ptr(), libc::AT_SYMLINK_NOFOLLOW) }).map(drop)
-}
-
-/// `unlinkat(2)` of a file.
-pub(crate) fn unlink_at(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
-    // SAFETY: `name` is NUL-terminated and outlives the call.
-    check(unsafe { libc::unlinkat(dir.as_raw_fd(), name.as_ptr(), 0) }).map(drop)
-}
-
 /// One `getdents64(2)`; returns how many entries (`.` and `..` included) the kernel put into
 /// `buffer`, 0 at the end.
 pub(crate) fn getdents(dir: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<u64> {
@@ -93,147 +60,33 @@ pub(crate) fn getdents(dir: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<u64
     Ok(entries)
 }
 
-/// Asks the kernel to drop the clean cached pages of a file, so that the next read goes to the
-/// disk.
-pub(crate) fn drop_cache(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: no memory is passed.
-    match unsafe { libc::posix_fadvise(fd.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
-        0 => Ok(()),
-        errno => Err(io::Error::from_raw_os_error(errno)),
-    }
-}
-
-/// A system call that does next to nothing: the parent's process id.
-pub(crate) fn getppid() -> i64 {
-    // SAFETY: the call takes no arguments and cannot fail.
-    unsafe { libc::syscall(libc::SYS_getppid) }
-}
-
 /// The processors that a thread may run on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Affinity(libc::cpu_set_t);
+pub(crate) struct Affinity(CpuSet);
 
 impl Affinity {
     /// That of the calling thread.
     pub(crate) fn current() -> io::Result<Self> {
-        // SAFETY: a `cpu_set_t` is a plain array of bits, for which zero is a valid value.
-        let mut set = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };
-        // SAFETY: the kernel writes at most the size given to `set`; thread 0 is the caller.
-        check(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) })?;
-        Ok(Self(set))
+        Ok(Self(sched_getaffinity(None)?))
     }
 
     /// So many processors of this set, after the first `skipped` of them; `None` when it has fewer.
     pub(crate) fn some(&self, skipped: usize, count: usize) -> Option<Self> {
-        // SAFETY: for the macros below: `cpu` is below CPU_SETSIZE, so they stay within the array.
-        let is_in = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, &self.0) };
-        let chosen: Vec<usize> = (0..libc::CPU_SETSIZE as usize).filter(is_in).skip(skipped).take(count).collect();
-        // SAFETY: a `cpu_set_t` is a plain array of bits, for which zero is a valid value.
-        let mut set = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };
-        // SAFETY: as above.
-        chosen.iter().for_each(|cpu| unsafe { libc::CPU_SET(*cpu, &mut set) });
-        (chosen.len() == count).then_some(Self(set))
+        let mut some = CpuSet::new();
+        (0..CpuSet::MAX_CPU).filter(|cpu| self.0.is_set(*cpu)).skip(skipped).take(count).for_each(|cpu| some.set(cpu));
+        (some.count() as usize == count).then_some(Self(some))
     }
 
     /// How many processors are in the set.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
-        // SAFETY: the set is valid; the macro only counts its bits.
-        unsafe { libc::CPU_COUNT(&self.0) as usize }
+        self.0.count() as usize
     }
 
     /// Makes it that of the calling thread, and of threads and processes that it starts from now
     /// on.
     pub(crate) fn apply(&self) -> io::Result<()> {
-        // SAFETY: the kernel reads the size given from the set; thread 0 is the caller.
-        check(unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &self.0) }).map(drop)
-    }
-}
-
-/// Lazy unmount (`MNT_DETACH`): the mount disappears now, and its resources when the last user lets
-/// go.
-pub(crate) fn unmount_lazily(mount_point: &Path) -> io::Result<()> {
-    use std::os::unix::ffi::OsStrExt;
-    let path = std::ffi::CString::new(mount_point.as_os_str().as_bytes())?;
-    // SAFETY: `path` is NUL-terminated and outlives the call.
-    check(unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) }).map(drop)
-}
-
-/// An epoll set; the token of a descriptor is its number.
-pub(crate) struct Epoll(OwnedFd);
-
-/// What a descriptor in an [`Epoll`] set waits for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Interest {
-    /// Readable, or closed by the peer.
-    Read,
-    /// Writable only.
-    Write,
-    /// Both.
-    ReadWrite,
-}
-
-impl Interest {
-    fn bits(self) -> u32 {
-        (match self {
-            Interest::Read => libc::EPOLLIN | libc::EPOLLRDHUP,
-            Interest::Write => libc::EPOLLOUT,
-            Interest::ReadWrite => libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLOUT,
-        }) as u32
-    }
-}
-
-/// One ready descriptor.
-pub(crate) struct Ready {
-    pub(crate) fd: i32,
-    pub(crate) readable: bool,
-    pub(crate) writable: bool,
-}
-
-impl Epoll {
-    pub(crate) fn new() -> io::Result<Self> {
-        // SAFETY: no memory is passed.
-        let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: the kernel just handed out this descriptor.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
-    }
-
-    pub(crate) fn add(&self, fd: BorrowedFd<'_>, interest: Interest) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, fd, interest)
-    }
-
-    pub(crate) fn modify(&self, fd: BorrowedFd<'_>, interest: Interest) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, fd, interest)
-    }
-
-    fn control(&self, operation: libc::c_int, fd: BorrowedFd<'_>, interest: Interest) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: interest.bits(), u64: fd.as_raw_fd() as u64 };
-        // SAFETY: `event` lives through the call.
-        check(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), operation, fd.as_raw_fd(), &mut event) }).map(drop)
-    }
-
-    /// Waits without a limit for at least one ready descriptor.
-    pub(crate) fn wait(&self, ready: &mut Vec<Ready>) -> io::Result<()> {
-        const EVENTS: usize = 64;
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
-        let count = loop {
-            // SAFETY: the kernel writes at most EVENTS events.
-            match check(unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), EVENTS as libc::c_int, -1) }) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                other => break other?,
-            }
-        };
-        ready.clear();
-        for event in &events[..count as usize] {
-            let bits = event.events;
-            let has = |wanted: libc::c_int| bits & wanted as u32 != 0;
-            ready.push(Ready {
-                fd: event.u64 as i32,
-                readable: has(libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR),
-                writable: has(libc::EPOLLOUT),
-            });
-        }
-        Ok(())
+        Ok(sched_setaffinity(None, &self.0)?)
     }
 }
 

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use fuser::{BackgroundSession, Config, MountOption};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
 
 use super::NullFuseConfig;
 use super::filesystem::NullFilesystem;
-use crate::sys;
 
 /// How long the kernel gets to let go of a mount.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -54,11 +55,11 @@ pub(crate) fn ensure_unmounted(mount_point: &Path) -> Result<()> {
 /// Unmounts directly where that is allowed, else through the setuid helper that every FUSE
 /// installation has.
 fn unmount_lazily(mount_point: &Path) -> Result<()> {
-    match sys::unmount_lazily(mount_point) {
+    match rustix::mount::unmount(mount_point, UnmountFlags::DETACH) {
         Ok(()) => return Ok(()),
         // Not a mount point any more: somebody else was faster.
-        Err(error) if error.kind() == ErrorKind::InvalidInput => return Ok(()),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
+        Err(Errno::INVAL) => return Ok(()),
+        Err(Errno::PERM | Errno::ACCESS) => {}
         Err(error) => {
             return Err(error).with_context(|| format!("cannot unmount {}", mount_point.display()));
         }

@@ -8,9 +8,17 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 
 use anyhow::{Context, Result};
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
 
 use super::{BULK_BYTES, Endpoint, Kind, REPLY_BYTES, REQUEST_BYTES};
-use crate::sys::{Epoll, Interest, PageBuf};
+use crate::sys::PageBuf;
+
+/// Requests, or the end of a connection.
+const READ: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
+/// Ready descriptors that one wait tells.
+const EVENTS: usize = 64;
 
 /// A bound socket that does not serve yet.
 pub(crate) enum Listener {
@@ -43,21 +51,28 @@ impl Listener {
 
     /// Serves until `stop` becomes readable or is closed at its other end.
     pub(crate) fn serve(self, stop: BorrowedFd<'_>) -> Result<()> {
-        let epoll = Epoll::new()?;
-        epoll.add(self.fd(), Interest::Read)?;
-        epoll.add(stop, Interest::Read)?;
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let add = |fd: BorrowedFd<'_>| epoll::add(&epoll, fd, token(fd), READ);
+        add(self.fd())?;
+        add(stop)?;
         let mut server =
             BareServer { epoll, connections: BTreeMap::new(), buffer: PageBuf::new(BULK_BYTES, 0), zeros: PageBuf::new(BULK_BYTES, 0) };
-        let mut ready = Vec::new();
+        let mut ready = Vec::with_capacity(EVENTS);
         loop {
-            server.epoll.wait(&mut ready)?;
+            ready.clear();
+            match epoll::wait(&server.epoll, spare_capacity(&mut ready), None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
             for event in &ready {
-                if event.fd == stop.as_raw_fd() {
+                let (fd, flags) = (event.data.u64() as i32, event.flags);
+                if fd == stop.as_raw_fd() {
                     return Ok(());
-                } else if event.fd == self.fd().as_raw_fd() {
+                } else if fd == self.fd().as_raw_fd() {
                     server.accept(&self)?;
                 } else {
-                    server.turn(event.fd, event.readable, event.writable)?;
+                    let broken = EventFlags::HUP | EventFlags::ERR;
+                    server.turn(fd, flags.intersects(READ | broken), flags.contains(EventFlags::OUT))?;
                 }
             }
         }
@@ -88,8 +103,13 @@ impl Listener {
     }
 }
 
+/// A descriptor is told by its number.
+fn token(fd: BorrowedFd<'_>) -> EventData {
+    EventData::new_u64(fd.as_raw_fd() as u64)
+}
+
 struct BareServer {
-    epoll: Epoll,
+    epoll: OwnedFd,
     connections: BTreeMap<i32, Connection>,
     /// Where everything is received, for all connections: nobody looks at the bytes.
     buffer: PageBuf,
@@ -105,7 +125,7 @@ struct Connection {
     partial_bytes: usize,
     /// Bytes that the client still has to get.
     owed_bytes: u64,
-    interest: Interest,
+    interest: EventFlags,
     /// The client sends no more; close when nothing is owed.
     ending: bool,
 }
@@ -115,15 +135,9 @@ impl BareServer {
         loop {
             match listener.accept() {
                 Ok(fd) => {
-                    self.epoll.add(fd.as_fd(), Interest::Read)?;
-                    let connection = Connection {
-                        socket: File::from(fd),
-                        kind: None,
-                        partial_bytes: 0,
-                        owed_bytes: 0,
-                        interest: Interest::Read,
-                        ending: false,
-                    };
+                    epoll::add(&self.epoll, &fd, token(fd.as_fd()), READ)?;
+                    let connection =
+                        Connection { socket: File::from(fd), kind: None, partial_bytes: 0, owed_bytes: 0, interest: READ, ending: false };
                     self.connections.insert(connection.socket.as_raw_fd(), connection);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
@@ -152,13 +166,13 @@ impl BareServer {
             return Ok(());
         }
         let wanted = match (connection.ending, connection.owed_bytes > 0) {
-            (true, _) => Interest::Write,
-            (false, true) => Interest::ReadWrite,
-            (false, false) => Interest::Read,
+            (true, _) => EventFlags::OUT,
+            (false, true) => READ | EventFlags::OUT,
+            (false, false) => READ,
         };
         if wanted != connection.interest {
             connection.interest = wanted;
-            self.epoll.modify(connection.socket.as_fd(), wanted)?;
+            epoll::modify(&self.epoll, &connection.socket, token(connection.socket.as_fd()), wanted)?;
         }
         Ok(())
     }
