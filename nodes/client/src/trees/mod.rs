@@ -76,6 +76,23 @@ impl<T> Nodes<T> {
         }
     }
 
+    /// A step of a directory is done. What is finished with it is told to `finished`, from below,
+    /// and forgotten.
+    fn done(&mut self, node: usize, mut finished: impl FnMut(&mut Nodes<T>, usize)) {
+        let mut at = Some(node);
+        while let Some(node) = at {
+            self.slots[node].open -= 1;
+            if self.slots[node].open > 0 {
+                return;
+            }
+            finished(self, node);
+            at = self.slots[node].above;
+            if at.is_some() {
+                self.forget(node);
+            }
+        }
+    }
+
     /// Nothing asks for this directory any more.
     fn forget(&mut self, at: usize) {
         self.slots[at].name = Bytes::new();

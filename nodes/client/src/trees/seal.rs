@@ -83,7 +83,7 @@ impl<R: Runtime> Client<R> {
                     let node = nodes.add(node, entry.name, entry.handle, ());
                     due.push(Step::Itself { node });
                 }
-                finish(&mut nodes, node);
+                nodes.done(node, |_, _| {});
             }
             tell(TreeNews::Progress(&all));
         }
@@ -148,20 +148,5 @@ impl<R: Runtime> Client<R> {
 impl TreeSealed {
     fn count(&mut self, has_changed: bool) {
         *(if has_changed { &mut self.changed } else { &mut self.as_before }) += 1;
-    }
-}
-
-/// A step of a directory is done.
-fn finish(nodes: &mut Nodes<()>, node: usize) {
-    let mut at = Some(node);
-    while let Some(node) = at {
-        nodes.slots[node].open -= 1;
-        if nodes.slots[node].open > 0 {
-            return;
-        }
-        at = nodes.slots[node].above;
-        if at.is_some() {
-            nodes.forget(node);
-        }
     }
 }

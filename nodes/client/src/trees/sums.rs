@@ -115,7 +115,13 @@ impl<R: Runtime> Client<R> {
                     Err(error) if error.is_gone() && node > 0 => {}
                     Err(error) => tell(SumNews::Failed { path: &nodes.path(node, None), error }),
                 }
-                finish(&mut nodes, node, &mut tell);
+                nodes.done(node, |nodes, node| {
+                    let sums = nodes.slots[node].value;
+                    tell(SumNews::Directory { path: &nodes.path(node, None), depth: nodes.depth(node), sums: &sums });
+                    if let Some(above) = nodes.slots[node].above {
+                        nodes.slots[above].value.add(&sums);
+                    }
+                });
             }
         }
         nodes.slots[0].value
@@ -123,23 +129,5 @@ impl<R: Runtime> Client<R> {
 
     async fn sizes(&self, who: &Credentials, dir: Handle, cookie: u64) -> Result<DirPage> {
         self.list(who, dir, cookie, PAGE_BYTES, Wanted::SizesSoon).await
-    }
-}
-
-/// A step of a directory is done.
-fn finish(nodes: &mut Nodes<TreeSums>, node: usize, tell: &mut impl FnMut(SumNews<'_>)) {
-    let mut at = Some(node);
-    while let Some(node) = at {
-        nodes.slots[node].open -= 1;
-        if nodes.slots[node].open > 0 {
-            return;
-        }
-        let sums = nodes.slots[node].value;
-        tell(SumNews::Directory { path: &nodes.path(node, None), depth: nodes.depth(node), sums: &sums });
-        at = nodes.slots[node].above;
-        if let Some(above) = at {
-            nodes.slots[above].value.add(&sums);
-            nodes.forget(node);
-        }
     }
 }
