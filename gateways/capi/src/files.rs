@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
 
+use weft_host::door::ProgramFile;
 use weft_library::{LockKind, OpenOptions, Result, Stable};
 
 use crate::border::{border, given, invalid, memory, memory_mut, text};
@@ -110,6 +111,15 @@ pub unsafe extern "C" fn weft_write_list(file: *mut weft_file, ranges: *mut weft
     })
 }
 
+/// Does something with an open file.
+///
+/// # Safety
+/// As the header says of the file.
+unsafe fn with(file: *mut weft_file, act: impl FnOnce(&ProgramFile) -> Result<c_int>) -> c_int {
+    // SAFETY: C's, as the header says.
+    border(|| act(unsafe { &given(file, "the file")?.0 }))
+}
+
 /// Attributes of an open file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_fstat(file: *mut weft_file, attr: *mut weft_attr) -> c_int {
@@ -124,63 +134,45 @@ pub unsafe extern "C" fn weft_fstat(file: *mut weft_file, attr: *mut weft_attr) 
 /// Cuts or extends an open file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_ftruncate(file: *mut weft_file, bytes: u64) -> c_int {
-    border(|| {
-        // SAFETY: C's, as the header says.
-        let file = unsafe { given(file, "the file") }?;
-        file.0.truncate(bytes).map(|()| 0)
-    })
+    // SAFETY: C's, as the header says; the same below.
+    unsafe { with(file, |file| file.truncate(bytes).map(|()| 0)) }
 }
 
 /// Brings data and attributes to stable storage.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_fsync(file: *mut weft_file) -> c_int {
-    border(|| {
-        // SAFETY: C's, as the header says.
-        let file = unsafe { given(file, "the file") }?;
-        file.0.sync(false).map(|()| 0)
-    })
+    // SAFETY: as above.
+    unsafe { with(file, |file| file.sync(false).map(|()| 0)) }
 }
 
 /// Brings data to stable storage.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_fdatasync(file: *mut weft_file) -> c_int {
-    border(|| {
-        // SAFETY: C's, as the header says.
-        let file = unsafe { given(file, "the file") }?;
-        file.0.sync(true).map(|()| 0)
-    })
+    // SAFETY: as above.
+    unsafe { with(file, |file| file.sync(true).map(|()| 0)) }
 }
 
 /// Reserves space.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_allocate(file: *mut weft_file, offset: u64, bytes: u64) -> c_int {
-    border(|| {
-        // SAFETY: C's, as the header says.
-        let file = unsafe { given(file, "the file") }?;
-        file.0.allocate(offset, bytes).map(|()| 0)
-    })
+    // SAFETY: as above.
+    unsafe { with(file, |file| file.allocate(offset, bytes).map(|()| 0)) }
 }
 
 /// Takes a lock on a range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_lock(file: *mut weft_file, offset: u64, bytes: u64, exclusive: c_int, patience_ms: u32) -> c_int {
-    border(|| {
-        // SAFETY: C's, as the header says.
-        let file = unsafe { given(file, "the file") }?;
-        let kind = if exclusive == 0 { LockKind::Shared } else { LockKind::Exclusive };
-        let held = file.0.lock(offset, bytes, kind, Duration::from_millis(patience_ms.into()))?;
-        Ok(c_int::from(!held))
-    })
+    let kind = if exclusive == 0 { LockKind::Shared } else { LockKind::Exclusive };
+    let patience = Duration::from_millis(patience_ms.into());
+    // SAFETY: as above.
+    unsafe { with(file, |file| Ok(c_int::from(!file.lock(offset, bytes, kind, patience)?))) }
 }
 
 /// Gives a lock back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_unlock(file: *mut weft_file, offset: u64, bytes: u64) -> c_int {
-    border(|| {
-        // SAFETY: C's, as the header says.
-        let file = unsafe { given(file, "the file") }?;
-        file.0.unlock(offset, bytes).map(|()| 0)
-    })
+    // SAFETY: as above.
+    unsafe { with(file, |file| file.unlock(offset, bytes).map(|()| 0)) }
 }
 
 #[cfg(test)]
