@@ -38,6 +38,8 @@ const ACCESSES: [(&str, WorkStep); 2] = [("read", WorkStep::Read), ("write", Wor
 
 /// Clients of one workload.
 pub const RANKS_MAX: u32 = 1_000_000;
+/// Threads of a client.
+pub const THREADS_MAX: u32 = 1024;
 /// Blocks that one workload may name: a program with more would fill the memory.
 pub const BLOCKS_MAX: u64 = 50_000_000;
 

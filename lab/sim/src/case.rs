@@ -6,17 +6,13 @@ use weft_piosim::{ClusterConfig, Exceptions};
 use weft_plan::document::{Choices, Table, text};
 use weft_plan::files::Plan;
 use weft_plan::units::name;
+use weft_yardsticks::dnfsp::DnfspConfig;
+use weft_yardsticks::scale::ScaleConfig;
 
-use crate::cluster;
-use crate::cluster::Ties;
-use crate::dnfsp_system;
-use crate::dnfsp_system::DnfspCase;
-use crate::scale_system;
-use crate::scale_system::ScaleCase;
-use crate::weft_system;
-use crate::weft_system::WeftCase;
-use crate::workload;
-use crate::workload::Load;
+use crate::cluster::{self, Ties};
+use crate::weft_system::{self, WeftCase};
+use crate::workload::{self, Load};
+use crate::{dnfsp_system, scale_system};
 
 /// A case, ready to be simulated.
 pub enum Case {
@@ -25,9 +21,9 @@ pub enum Case {
     /// Weft's own servers and clients.
     Weft(Box<WeftCase>),
     /// Spectrum Scale of 2016.
-    Scale(Box<ScaleCase>),
+    Scale(Box<ScaleConfig>),
     /// dNFSp's metadata servers.
-    Dnfsp(Box<DnfspCase>),
+    Dnfsp(Box<DnfspConfig>),
 }
 
 /// What runs on the machines.
@@ -62,16 +58,16 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<Case> {
         return Err(root.error("workload", "is missing: a plan needs at least one [[workload]]"));
     }
     let ties = cluster::ties(&root, plan.seed, choices)?;
-    let case = match root.swept("system", choices, |value| name(value, &SYSTEMS))?.unwrap_or(System::Model) {
-        System::Weft | System::Scale | System::Dnfsp if ties != Ties::AsConfigured => {
-            return Err(root.error("ties", "is for modelled servers; the order of other systems is fixed or follows from `seed`"));
-        }
-        System::Weft | System::Scale | System::Dnfsp if config.exceptions != Exceptions::default() => {
-            return Err(root.error("nodes", "is for modelled servers; the machines of other systems are all alike"));
-        }
-        System::Weft | System::Scale | System::Dnfsp if matches!(config.topology, Topology::Free(_)) => {
-            return Err(root.error("switch", "is for modelled servers; other systems have one switch"));
-        }
+    let system = root.swept("system", choices, |value| name(value, &SYSTEMS))?.unwrap_or(System::Model);
+    let of_models = [
+        (ties != Ties::AsConfigured, "ties", "the order of other systems is fixed or follows from `seed`"),
+        (config.exceptions != Exceptions::default(), "nodes", "the machines of other systems are all alike"),
+        (matches!(config.topology, Topology::Free(_)), "switch", "other systems have one switch"),
+    ];
+    if let Some((_, key, why)) = of_models.into_iter().find(|(is_said, ..)| *is_said && system != System::Model) {
+        return Err(root.error(key, &format!("is for modelled servers; {why}")));
+    }
+    let case = match system {
         System::Weft => Case::Weft(Box::new(weft_system::read(&root, profile.as_ref(), &tables, &config, plan.seed, choices)?)),
         System::Dnfsp => Case::Dnfsp(Box::new(dnfsp_system::read(&root, profile.as_ref(), &tables, &config, choices)?)),
         System::Scale => Case::Scale(Box::new(scale_system::read(&root, profile.as_ref(), &tables, &config, choices)?)),

@@ -1,10 +1,8 @@
 //! dNFSp's metadata servers as the simulated system (`system = "dnfsp"`): the section `[dnfsp]` of
 //! a plan or its profile becomes the parameters of `lab/yardsticks`, the network is the plan's.
 
-use std::time::Instant;
-
 use anyhow::Result;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use toml::de::DeValue;
 use weft_model::TieOrder;
 use weft_piosim::ClusterConfig;
@@ -13,11 +11,6 @@ use weft_plan::units::{above_zero, bytes, name, up_to};
 use weft_yardsticks::dnfsp::{DnfspConfig, Scheme, run};
 
 use crate::cluster::{Layered, nanos};
-
-/// A case, ready to be run.
-pub struct DnfspCase {
-    pub config: DnfspConfig,
-}
 
 const SCHEMES: [(&str, Scheme); 2] = [("lrc", Scheme::Lrc), ("token", Scheme::Token)];
 
@@ -31,7 +24,7 @@ pub fn read<'a>(
     workloads: &[Table<'_>],
     config: &ClusterConfig,
     choices: &mut Choices,
-) -> Result<DnfspCase> {
+) -> Result<DnfspConfig> {
     let mut section = Layered::open(root, profile, "dnfsp", choices)?;
     let scheme = section.required("scheme", |value| name(value, &SCHEMES))?;
     let meta_servers = section.required("meta_servers", |value| up_to(value, 10_000))?;
@@ -50,7 +43,7 @@ pub fn read<'a>(
         return Err(table.error("bytes", &format!("{total} bytes in {files} files and pieces of {chunk_bytes} cannot be simulated")));
     }
     table.finish()?;
-    let config = DnfspConfig {
+    Ok(DnfspConfig {
         scheme,
         clients: config.clients,
         meta_servers,
@@ -63,30 +56,24 @@ pub fn read<'a>(
         service,
         search,
         disk_bandwidth,
-    };
-    Ok(DnfspCase { config })
+    })
 }
 
-impl DnfspCase {
-    /// Runs it; the row of results.
-    ///
-    /// # Errors
-    /// The model was given what it cannot run.
-    pub fn run(&self) -> Result<Map<String, Value>> {
-        let began = Instant::now();
-        let report = run(&self.config, TieOrder::Natural).map_err(anyhow::Error::msg)?;
-        let seconds = report.nanos as f64 / 1e9;
-        let row = json!({
-            "seconds": seconds,
-            "operations": report.files,
-            "bytes": report.bytes,
-            "mib_per_second": report.bytes as f64 / (1 << 20) as f64 / seconds.max(1e-9),
-            "messages": report.meta_messages,
-            "events": report.events,
-            "wall_s": began.elapsed().as_secs_f64(),
-        });
-        Ok(row.as_object().cloned().unwrap_or_default())
-    }
+/// The row of results of a case.
+///
+/// # Errors
+/// The model was given what it cannot run.
+pub fn row(config: &DnfspConfig) -> Result<Value> {
+    let report = run(config, TieOrder::Natural).map_err(anyhow::Error::msg)?;
+    let seconds = report.nanos as f64 / 1e9;
+    Ok(json!({
+        "seconds": seconds,
+        "operations": report.files,
+        "bytes": report.bytes,
+        "mib_per_second": report.bytes as f64 / (1 << 20) as f64 / seconds.max(1e-9),
+        "messages": report.meta_messages,
+        "events": report.events,
+    }))
 }
 
 #[cfg(test)]
@@ -103,7 +90,7 @@ mod tests {
         let set: Vec<String> = set.iter().map(|word| word.to_string()).collect();
         let cases = lab.plan("dnfsp-split", &set, None).and_then(|plan| plan.cases(case::read)).map_err(|error| error.to_string())?;
         let ran = cases.iter().map(|source| match source.build(case::read)? {
-            Case::Dnfsp(case) => run(&case.config, TieOrder::Natural).map_err(anyhow::Error::msg),
+            Case::Dnfsp(config) => run(&config, TieOrder::Natural).map_err(anyhow::Error::msg),
             _ => Err(anyhow::anyhow!("not dNFSp")),
         });
         ran.map(|report| report.map(|report| report.nanos as f64 / 1e9).map_err(|error| error.to_string())).collect()

@@ -17,13 +17,13 @@ mod rates;
 mod run;
 mod scale_system;
 #[cfg(test)]
-mod scale_tests;
+mod scale_test;
 mod thesis;
 mod trace;
 mod weft_system;
 mod workload;
 #[cfg(test)]
-mod wrong_plans;
+mod wrong_plans_test;
 
 pub use run::{VirtualPhase, simulated, virtual_phases};
 

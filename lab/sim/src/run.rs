@@ -5,10 +5,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use weft_hdtrace::{Project, Trace, trace_file};
-use weft_host::output::{print, print_json};
+use weft_host::output::{Table, print, print_json};
 use weft_model::TieOrder;
 use weft_piosim::report::ServerReport;
 use weft_piosim::to_hdtrace::{export, export_disks};
@@ -20,7 +19,7 @@ use weft_plan::files::{CaseSource, Lab};
 use crate::case;
 use crate::case::Case;
 use crate::workload::Load;
-use crate::{picture, pool, trace as files};
+use crate::{dnfsp_system, picture, pool, scale_system, trace as files};
 
 /// Simulate a plan
 ///
@@ -64,64 +63,6 @@ pub struct Args {
     trace: Option<PathBuf>,
 }
 
-/// What a case gave. Times in seconds, rates in MiB a second.
-#[derive(Serialize)]
-struct Row {
-    /// The keys that stand for several values, with the values of this case.
-    #[serde(flatten)]
-    parameters: Map<String, Value>,
-    /// Virtual time of the last event; of the median run if there are several.
-    seconds: f64,
-    /// Range over all orders of ties, and how many were drawn.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    seconds_min: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    seconds_max: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tie_seeds: Option<usize>,
-    /// Virtual time when the last rank was done.
-    ranks_seconds: f64,
-    /// Bytes that the programs read and wrote, whatever they asked for beyond the end of a file.
-    bytes: u64,
-    /// Bytes by the time of the last event.
-    mib_per_second: f64,
-    messages: u64,
-    network_bytes: u64,
-    disk_operations: u64,
-    disk_bytes: u64,
-    no_seek: u64,
-    fast: u64,
-    slow: u64,
-    /// Mean share of the time that a disk was busy.
-    disk_busy: f64,
-    /// The most memory that requests took at a time at one server, bytes.
-    memory_max: u64,
-    /// Bytes that reads got from read caches.
-    cached_bytes: u64,
-    events: u64,
-    /// Real time of the simulation.
-    wall_s: f64,
-    /// The disks one by one (JSON only).
-    per_server: Vec<ServerRow>,
-}
-
-/// What the disk of one server did.
-#[derive(Serialize)]
-struct ServerRow {
-    server: usize,
-    disk_operations: u64,
-    disk_bytes: u64,
-    no_seek: u64,
-    fast: u64,
-    slow: u64,
-    /// Share of the time that it was busy.
-    disk_busy: f64,
-    /// The most memory that requests took at a time, bytes.
-    memory_max: u64,
-    /// Bytes that reads got from the read cache.
-    cached_bytes: u64,
-}
-
 impl Args {
     pub fn run(self, lab: &Lab, threads: usize) -> Result<ExitCode> {
         self.plot.as_deref().map(picture::check).transpose()?;
@@ -130,7 +71,7 @@ impl Args {
             std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         }
         let numbered: Vec<(usize, &CaseSource)> = cases.iter().enumerate().collect();
-        let rows = pool::all(&numbered, threads, |(number, case)| simulate(case, *number, self.trace.as_deref()))?.concat();
+        let rows = pool::all(&numbered, threads, |(number, case)| rows_of(case, *number, self.trace.as_deref()))?.concat();
         if let Some(path) = &self.plot {
             let parameters: Vec<String> = columns(&rows).into_iter().filter(|name| !RESULTS[1..].contains(&name.as_str())).collect();
             picture::write(path, &self.plan, &rows, &parameters)?;
@@ -160,14 +101,11 @@ pub struct VirtualPhase {
 /// # Errors
 /// A plan that makes no sense, or is one of other systems.
 pub fn virtual_phases(lab: &Lab, plan: &str, set: &[String]) -> Result<Vec<VirtualPhase>> {
-    let mut phases = Vec::new();
-    for source in lab.plan(plan, set, None)?.cases(case::read)? {
-        let Case::Weft(case) = source.build(case::read)? else { bail!("{}: its system is not weft", source.describe()) };
-        let parameters = parameters_of(&source);
-        let results = case.run(None).with_context(|| source.describe())?;
-        phases.extend(results.into_iter().map(|results| VirtualPhase { parameters: parameters.clone(), results }));
-    }
-    Ok(phases)
+    let only_weft = |source: &CaseSource, case: &Case| match case {
+        Case::Weft(_) => Ok(()),
+        _ => bail!("{}: its system is not weft", source.describe()),
+    };
+    phases(lab, plan, set, only_weft)
 }
 
 /// Runs a plan of any system: its results, case by case.
@@ -175,14 +113,16 @@ pub fn virtual_phases(lab: &Lab, plan: &str, set: &[String]) -> Result<Vec<Virtu
 /// # Errors
 /// A plan that makes no sense, or a program that waits for ever.
 pub fn simulated(lab: &Lab, plan: &str, set: &[String]) -> Result<Vec<VirtualPhase>> {
+    phases(lab, plan, set, |_, _| Ok(()))
+}
+
+fn phases(lab: &Lab, plan: &str, set: &[String], check: impl Fn(&CaseSource, &Case) -> Result<()>) -> Result<Vec<VirtualPhase>> {
     let mut phases = Vec::new();
     for source in lab.plan(plan, set, None)?.cases(case::read)? {
-        let parameters = parameters_of(&source);
-        for row in simulate(&source, 0, None)? {
-            let Value::Object(mut results) = row else { continue };
-            results.retain(|key, _| !parameters.contains_key(key));
-            phases.push(VirtualPhase { parameters: parameters.clone(), results });
-        }
+        let case = source.build(case::read)?;
+        check(&source, &case)?;
+        let results = simulate(&source, case, 0, None)?;
+        phases.extend(results.into_iter().map(|results| VirtualPhase { parameters: parameters_of(&source), results }));
     }
     Ok(phases)
 }
@@ -192,26 +132,30 @@ fn parameters_of(source: &CaseSource) -> Map<String, Value> {
     source.parameters.iter().map(|(key, text)| (key.clone(), parameter(text))).collect()
 }
 
-fn simulate(source: &CaseSource, number: usize, trace: Option<&Path>) -> Result<Vec<Value>> {
-    match source.build(case::read)? {
-        Case::Model { config, workloads, ties } => model(source, number, trace, (*config, &workloads, ties)),
-        Case::Dnfsp(case) => {
-            let parameters = parameters_of(source).into_iter();
-            let row = case.run().with_context(|| source.describe())?;
-            Ok(vec![Value::Object(parameters.chain(row).collect())])
-        }
-        Case::Scale(case) => {
-            let parameters = parameters_of(source).into_iter();
-            let row = case.run().with_context(|| source.describe())?;
-            Ok(vec![Value::Object(parameters.chain(row).collect())])
-        }
+/// The results of a case: one, or one for each phase.
+fn simulate(source: &CaseSource, case: Case, number: usize, trace: Option<&Path>) -> Result<Vec<Map<String, Value>>> {
+    let began = Instant::now();
+    let rows = match case {
+        Case::Model { config, workloads, ties } => model(source, number, trace, (*config, &workloads, ties)).map(|row| vec![row])?,
+        Case::Dnfsp(config) => dnfsp_system::row(&config).map(|row| vec![row]).with_context(|| source.describe())?,
+        Case::Scale(config) => scale_system::row(&config).map(|row| vec![row]).with_context(|| source.describe())?,
         Case::Weft(case) => {
-            let parameters = || parameters_of(source).into_iter();
             let folder = trace.map(|folder| folder.join(format!("case{number}")));
-            let rows = case.run(folder.as_deref()).with_context(|| source.describe())?;
-            Ok(rows.into_iter().map(|row| Value::Object(parameters().chain(row).collect())).collect())
+            case.run(folder.as_deref()).with_context(|| source.describe())?
         }
-    }
+    };
+    let wall_s = began.elapsed().as_secs_f64();
+    let results = rows.into_iter().filter_map(|row| match row {
+        Value::Object(row) => Some(row.into_iter().chain([("wall_s".to_string(), wall_s.into())]).collect()),
+        _ => None,
+    });
+    Ok(results.collect())
+}
+
+/// The same behind the keys that stand for several values, with those of this case.
+fn rows_of(source: &CaseSource, number: usize, trace: Option<&Path>) -> Result<Vec<Value>> {
+    let results = simulate(source, source.build(case::read)?, number, trace)?;
+    Ok(results.into_iter().map(|results| Value::Object(parameters_of(source).into_iter().chain(results).collect())).collect())
 }
 
 /// A case of modelled servers, once or with several orders of ties. The first run is the one that
@@ -221,13 +165,12 @@ fn model(
     number: usize,
     trace: Option<&Path>,
     (config, workloads, ties): (ClusterConfig, &[Load], Ties),
-) -> Result<Vec<Value>> {
+) -> Result<Value> {
     let orders = match ties {
         Ties::AsConfigured => vec![config.tie_order],
         Ties::Random { first, seeds } => (0..u64::from(seeds)).map(|seed| TieOrder::Random(first.wrapping_add(seed))).collect(),
     };
     let mut reports = Vec::with_capacity(orders.len());
-    let began = Instant::now();
     for (run, tie_order) in orders.into_iter().enumerate() {
         let config = ClusterConfig { tie_order, ..config.clone() };
         let placed = workloads.iter().map(|load| Placed { application: &load.application, nodes: load.nodes.clone() }).collect();
@@ -247,15 +190,15 @@ fn model(
             files::write(&folder.join(format!("case{number}")), workloads, config.servers, &recording)?;
         }
     }
-    let wall_s = began.elapsed().as_secs_f64();
     reports.sort_by_key(|report| report.end_nanos);
-    let mut row = row(source, &reports[reports.len() / 2], wall_s);
+    let mut row = row(&reports[reports.len() / 2]);
     if ties != Ties::AsConfigured {
-        let seconds = |report: Option<&Report>| report.map(|report| report.end_nanos as f64 / 1e9);
-        (row.seconds_min, row.seconds_max) = (seconds(reports.first()), seconds(reports.last()));
-        row.tie_seeds = Some(reports.len());
+        let seconds = |report: &Report| report.end_nanos as f64 / 1e9;
+        row["seconds_min"] = seconds(&reports[0]).into();
+        row["seconds_max"] = seconds(&reports[reports.len() - 1]).into();
+        row["tie_seeds"] = reports.len().into();
     }
-    Ok(vec![serde_json::to_value(row).context("a result that is no JSON")?])
+    Ok(row)
 }
 
 /// Where the program that waits for ever stands, and in which case. What failed is run once more:
@@ -289,49 +232,47 @@ fn write_trace<const N: usize>(folder: &Path, stem: &str, (project, traces): (Pr
     write(format!("{stem}.proj"), project.write())
 }
 
-fn row(source: &CaseSource, report: &Report, wall_s: f64) -> Row {
+/// What a run gave: times in seconds, rates in MiB a second.
+fn row(report: &Report) -> Value {
+    // Whatever the programs asked for beyond the end of a file does not count.
     let bytes = report.program_bytes;
     let seconds = report.end_nanos as f64 / 1e9;
     let disks = report.disks();
-    let busy = disks.busy_nanos as f64 / report.servers.len().max(1) as f64 / report.end_nanos.max(1) as f64;
-    Row {
-        parameters: parameters_of(source),
-        seconds,
-        seconds_min: None,
-        seconds_max: None,
-        tie_seeds: None,
-        ranks_seconds: report.ranks_end_nanos() as f64 / 1e9,
-        bytes,
-        mib_per_second: if report.end_nanos == 0 { 0.0 } else { bytes as f64 / seconds / (1 << 20) as f64 },
-        messages: report.messages,
-        network_bytes: report.network_bytes,
-        disk_operations: disks.operations,
-        disk_bytes: disks.bytes,
-        no_seek: disks.no_seek,
-        fast: disks.fast,
-        slow: disks.slow,
-        disk_busy: (busy * 1e4).round() / 1e4,
-        memory_max: report.servers.iter().map(|of| of.memory_max).max().unwrap_or(0),
-        cached_bytes: report.servers.iter().map(|of| of.cached_bytes).sum(),
-        events: report.events,
-        wall_s,
-        per_server: report.servers.iter().enumerate().map(|(server, of)| server_row(server, of, report.end_nanos)).collect(),
-    }
-}
-
-fn server_row(server: usize, of: &ServerReport, end_nanos: u64) -> ServerRow {
-    let disk = &of.disk;
-    ServerRow {
-        server,
-        disk_operations: disk.operations,
-        disk_bytes: disk.bytes,
-        no_seek: disk.no_seek,
-        fast: disk.fast,
-        slow: disk.slow,
-        disk_busy: (disk.busy_nanos as f64 / end_nanos.max(1) as f64 * 1e4).round() / 1e4,
-        memory_max: of.memory_max,
-        cached_bytes: of.cached_bytes,
-    }
+    // A share of the time until the last event.
+    let share = |busy: f64| (busy / report.end_nanos.max(1) as f64 * 1e4).round() / 1e4;
+    let server = |(server, of): (usize, &ServerReport)| {
+        let disk = &of.disk;
+        json!({
+            "server": server,
+            "disk_operations": disk.operations,
+            "disk_bytes": disk.bytes,
+            "no_seek": disk.no_seek,
+            "fast": disk.fast,
+            "slow": disk.slow,
+            "disk_busy": share(disk.busy_nanos as f64),
+            "memory_max": of.memory_max,
+            "cached_bytes": of.cached_bytes,
+        })
+    };
+    json!({
+        "seconds": seconds,
+        "ranks_seconds": report.ranks_end_nanos() as f64 / 1e9,
+        "bytes": bytes,
+        "mib_per_second": if report.end_nanos == 0 { 0.0 } else { bytes as f64 / seconds / (1 << 20) as f64 },
+        "messages": report.messages,
+        "network_bytes": report.network_bytes,
+        "disk_operations": disks.operations,
+        "disk_bytes": disks.bytes,
+        "no_seek": disks.no_seek,
+        "fast": disks.fast,
+        "slow": disks.slow,
+        "disk_busy": share(disks.busy_nanos as f64 / report.servers.len().max(1) as f64),
+        // The most that requests took at a time at one server.
+        "memory_max": report.servers.iter().map(|of| of.memory_max).max().unwrap_or(0),
+        "cached_bytes": report.servers.iter().map(|of| of.cached_bytes).sum::<u64>(),
+        "events": report.events,
+        "per_server": report.servers.iter().enumerate().map(server).collect::<Vec<_>>(),
+    })
 }
 
 /// The names of all columns; cases of one plan may have different keys.
@@ -352,7 +293,7 @@ fn columns(rows: &[Value]) -> Vec<String> {
     parameters.into_iter().chain(ordered.map(|name| name.to_string())).collect()
 }
 
-/// Names of results, in the order of [`Row`].
+/// Names of results, in the order of columns.
 const RESULTS: [&str; 41] = [
     "phase",
     "seconds",
@@ -438,14 +379,10 @@ fn aligned(rows: &[Value]) -> String {
         (Value::Number(number), "mib_per_second") => format!("{:.2}", number.as_f64().unwrap_or_default()),
         _ => cell(row, column),
     };
-    let cells: Vec<Vec<String>> = rows.iter().map(|row| columns.iter().map(|column| shown(row, column)).collect()).collect();
-    let width = |index: usize| cells.iter().map(|row| row[index].chars().count()).chain([columns[index].len()]).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
-    let line = |row: &Vec<String>| {
-        let padded = row.iter().zip(&widths).map(|(text, width)| format!("{text:>width$}"));
-        padded.collect::<Vec<_>>().join("  ") + "\n"
-    };
-    std::iter::once(&columns).chain(&cells).map(line).collect()
+    let headings: Vec<String> = columns.iter().map(|column| format!(">{column}")).collect();
+    let mut table = Table::new(&headings.iter().map(String::as_str).collect::<Vec<_>>());
+    rows.iter().for_each(|row| table.row(columns.iter().map(|column| shown(row, column)).collect()));
+    table.render()
 }
 
 #[cfg(test)]
@@ -462,7 +399,7 @@ mod tests {
         std::fs::write(&path, plan).expect("written");
         let lab = Lab { folder: folder.path().to_path_buf() };
         let cases = lab.plan(&path.display().to_string(), &[], None).expect("read").cases(case::read).expect("sound");
-        let rows: Vec<Value> = cases.iter().enumerate().flat_map(|(number, case)| simulate(case, number, None).expect("ends")).collect();
+        let rows: Vec<Value> = cases.iter().enumerate().flat_map(|(number, case)| rows_of(case, number, None).expect("ends")).collect();
         for row in &rows {
             let servers = row["per_server"].as_array().expect("a list");
             for name in ["disk_operations", "disk_bytes", "no_seek", "fast", "slow"] {

@@ -2,10 +2,8 @@
 //! `[scale_tasks]` of a plan or its profile become the parameters of `lab/yardsticks`, the network
 //! is the plan's.
 
-use std::time::Instant;
-
 use anyhow::Result;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use toml::de::DeValue;
 use weft_model::TieOrder;
 use weft_piosim::ClusterConfig;
@@ -19,11 +17,6 @@ use weft_yardsticks::scale::{
 };
 
 use crate::cluster::{Layered, nanos};
-
-/// A case, ready to be run.
-pub struct ScaleCase {
-    pub config: ScaleConfig,
-}
 
 /// Splits in one interval from which on a dip can be seen.
 const MANY_SPLITS: u64 = 20;
@@ -39,7 +32,7 @@ pub fn read<'a>(
     workloads: &[Table<'_>],
     config: &ClusterConfig,
     choices: &mut Choices,
-) -> Result<ScaleCase> {
+) -> Result<ScaleConfig> {
     if config.clients > Creates::CLIENTS_MAX {
         return Err(root.error("clients", &format!("the model of Spectrum Scale has 1 to {} clients", Creates::CLIENTS_MAX)));
     }
@@ -96,7 +89,7 @@ pub fn read<'a>(
     if let Some((key, problem)) = config.problem() {
         return Err(root.table("scale")?.error(key, &problem));
     }
-    Ok(ScaleCase { config })
+    Ok(config)
 }
 
 fn tasks(mut section: Layered<'_, '_>) -> Result<TaskTimes> {
@@ -155,18 +148,6 @@ fn creates(
     Ok(Creates { clients: config.clients, processes, files: work.files, own_directories, names, interval })
 }
 
-impl ScaleCase {
-    /// Runs it; the row of results.
-    ///
-    /// # Errors
-    /// The model was given what it cannot run.
-    pub fn run(&self) -> Result<Map<String, Value>> {
-        let began = Instant::now();
-        let report = run(&self.config, TieOrder::Natural).map_err(anyhow::Error::msg)?;
-        Ok(row(&report, &self.config, began.elapsed().as_secs_f64()))
-    }
-}
-
 fn seconds(nanos: u64) -> f64 {
     (nanos as f64 / 1e6).round() / 1e3
 }
@@ -188,7 +169,12 @@ fn by_task(names: &[&str], nanos: &[u64]) -> Vec<Value> {
     names.iter().zip(nanos).map(|(name, nanos)| json!({"task": name, "seconds": seconds(*nanos)})).collect()
 }
 
-fn row(report: &Report, config: &ScaleConfig, wall_s: f64) -> Map<String, Value> {
+/// The row of results of a case.
+///
+/// # Errors
+/// The model was given what it cannot run.
+pub fn row(config: &ScaleConfig) -> Result<Value> {
+    let report = &run(config, TieOrder::Natural).map_err(anyhow::Error::msg)?;
     let all: u64 = report.functions.iter().sum();
     let percent = |nanos: u64| (nanos as f64 * 1000.0 / all.max(1) as f64).round() / 10.0;
     let [lookup, create, open] = report.functions;
@@ -203,7 +189,7 @@ fn row(report: &Report, config: &ScaleConfig, wall_s: f64) -> Map<String, Value>
         json!({"until_s": (point + 1) as f64 * interval, "creates_per_second": rates, "splits": splits})
     });
     let counts = &report.counts;
-    let row = json!({
+    Ok(json!({
         "phase": "create",
         "seconds": report.nanos as f64 / 1e9,
         "operations": report.creates,
@@ -235,10 +221,5 @@ fn row(report: &Report, config: &ScaleConfig, wall_s: f64) -> Map<String, Value>
         "latencies": bins.collect::<Vec<_>>(),
         "rates": rates.collect::<Vec<_>>(),
         "events": report.events,
-        "wall_s": wall_s,
-    });
-    match row {
-        Value::Object(row) => row,
-        _ => unreachable!("the macro was given an object"),
-    }
+    }))
 }

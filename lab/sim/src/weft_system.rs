@@ -4,7 +4,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
@@ -28,13 +27,8 @@ pub struct WeftCase {
     work: Workload,
 }
 
-const STORAGES: [(&str, Engine); 4] =
-    [("journal", Engine::Journal), ("memory", Engine::Memory), ("db", Engine::Db), ("dbpf", Engine::Dbpf)];
-const CONTRACTS: [(&str, Durability); 3] = [("batch", Durability::Batch), ("sync", Durability::Sync), ("none", Durability::None)];
 /// Cores of a machine that all share: beyond that a plan has a number wrong.
 const CORES_MAX: u32 = 4096;
-/// Threads of a client, as `weft bench run` takes them.
-const THREADS_MAX: u32 = 1024;
 const CACHES: [(&str, bool); 2] = [("yes", true), ("no", false)];
 
 /// Reads what a plan says of Weft: the section `[weft]` and the one `[[workload]]`. `config` has
@@ -71,9 +65,10 @@ pub fn read<'a>(
     if let Some(servers) = section.get("metadata_servers", count)? {
         shape.meta = small("weft.metadata_servers", servers)?;
     }
-    section.set("engine", &mut shape.storage, |value| name(value, &STORAGES))?;
-    section.set("durability", &mut shape.contracts.first, |value| name(value, &CONTRACTS))?;
-    shape.contracts.changed = section.get("change_durability", |value| name(value, &CONTRACTS))?;
+    section.set("engine", &mut shape.storage, |value| name(value, &Engine::ALL.map(|engine| (engine.name(), engine))))?;
+    let contract = |value: &DeValue<'_>| name(value, &Durability::ALL.map(|durability| (durability.name(), durability)));
+    section.set("durability", &mut shape.contracts.first, contract)?;
+    shape.contracts.changed = section.get("change_durability", contract)?;
     if shape.contracts.changed.is_some() && shape.storage == Engine::Memory {
         return Err(root.table("weft")?.error("change_durability", "the engine memory promises nothing"));
     }
@@ -103,7 +98,7 @@ pub fn read<'a>(
     };
     let kind = table.swept("kind", choices, |value| name(value, &workload::KINDS))?.ok_or_else(|| table.error("kind", "is missing"))?;
     let depth = table.swept("window", choices, count)?.unwrap_or(1);
-    let threads = root.table("local")?.swept("threads", choices, |value| up_to(value, THREADS_MAX))?.unwrap_or(1);
+    let threads = root.table("local")?.swept("threads", choices, |value| up_to(value, workload::THREADS_MAX))?.unwrap_or(1);
     let clients = config.clients.checked_mul(threads).ok_or_else(|| root.error("clients", "are too many with these threads"))?;
     let work = workload::read(table, kind, clients, choices)?;
     let fsync = table.swept("fsync", choices, truth)?.unwrap_or(false);
@@ -203,20 +198,16 @@ impl WeftCase {
     ///
     /// # Errors
     /// What the cluster could not do, or a file cannot be written.
-    pub fn run(&self, trace: Option<&Path>) -> Result<Vec<Map<String, Value>>> {
-        let began = Instant::now();
-        let (phases, files) = match trace {
-            Some(_) => {
+    pub fn run(&self, trace: Option<&Path>) -> Result<Vec<Value>> {
+        let phases = match trace {
+            Some(folder) => {
                 let TracedRun { phases, files } = weft_virtual_cluster::run_traced(&self.shape, &self.work)?;
-                (phases, files)
+                write_files(folder, files)?;
+                phases
             }
-            None => (weft_virtual_cluster::run(&self.shape, &self.work)?, Vec::new()),
+            None => weft_virtual_cluster::run(&self.shape, &self.work)?,
         };
-        let wall_s = began.elapsed().as_secs_f64();
-        if let Some(folder) = trace {
-            write_files(folder, files)?;
-        }
-        Ok(phases.iter().map(|phase| row(phase, wall_s)).collect())
+        Ok(phases.iter().map(row).collect())
     }
 }
 
@@ -229,12 +220,12 @@ fn write_files(folder: &Path, files: Vec<(String, Vec<u8>)>) -> Result<()> {
     Ok(())
 }
 
-fn row(phase: &PhaseReport, wall_s: f64) -> Map<String, Value> {
+fn row(phase: &PhaseReport) -> Value {
     let disk = &phase.disk;
     let disk_busy = phase.shares.iter().find(|share| share.part == "disk of data servers").map_or(0.0, |share| share.mean);
     let rounded = |share: f64| (share * 1e4).round() / 1e4;
     let shares: Map<String, Value> = phase.shares.iter().map(|share| (share.part.to_string(), rounded(share.busiest).into())).collect();
-    let row = json!({
+    json!({
         "phase": phase.name,
         "seconds": phase.ns as f64 / 1e9,
         "operations": phase.operations,
@@ -255,12 +246,7 @@ fn row(phase: &PhaseReport, wall_s: f64) -> Map<String, Value> {
         "waits_for": phase.bottleneck().map_or("latencies", |share| share.part),
         "busy": phase.shares.first().map_or(0.0, |share| rounded(share.busiest)),
         "shares": shares,
-        "wall_s": wall_s,
-    });
-    match row {
-        Value::Object(row) => row,
-        _ => unreachable!("the macro was given an object"),
-    }
+    })
 }
 
 #[cfg(test)]

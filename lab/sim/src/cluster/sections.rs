@@ -1,5 +1,7 @@
 //! The sections of plans and profiles that say what nodes, network, disks and servers are.
 
+use std::mem::discriminant;
+
 use anyhow::Result;
 use toml::de::DeValue;
 use weft_model::{CpuModel, DiskModel, NetworkModel, SWITCHES_MAX, Topology};
@@ -13,12 +15,6 @@ use weft_sched::improved::{Delay, ImprovedConfig};
 
 use super::{LayerRules, Layered, nanos};
 
-const LAYERS: [(&str, LayerKind); 4] = [
-    ("none", LayerKind::None),
-    ("write_behind", LayerKind::WriteBehind),
-    ("aggregation", LayerKind::Aggregation),
-    ("server_directed", LayerKind::ServerDirected),
-];
 const RULES: [(&str, PickRule); 2] = [("lowest", PickRule::Lowest), ("continue", PickRule::Continue)];
 const LAYER_RULES: [(&str, LayerRules); 2] = [("2009", LayerRules::Of2009), ("today", LayerRules::Today)];
 /// When a write is confirmed.
@@ -28,16 +24,24 @@ const ARRIVALS: [(&str, bool); 2] = [("as_sent", false), ("ordered", true)];
 /// What a server asks for beyond what it has on disk, unless a plan says otherwise, bytes.
 const ARRIVAL_WINDOW: u64 = 8 << 20;
 const NETWORKS: [(&str, NetworkModel); 2] = [("packets", NetworkModel::Packets), ("messages", NetworkModel::Messages)];
-const DISKS: [(&str, DiskKind); 4] =
-    [("refined", DiskKind::Refined), ("simple", DiskKind::Simple), ("ssd", DiskKind::Ssd), ("ram", DiskKind::Ram)];
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum DiskKind {
-    Refined,
-    Simple,
-    Ssd,
-    Ram,
-}
+/// Kinds of disks, and what they are without their parameters.
+const DISKS: [(&str, usize); 4] = [("refined", 0), ("simple", 1), ("ssd", 2), ("ram", 3)];
+const WITHOUT_PARAMETERS: [DiskModel; 4] = [
+    DiskModel::Refined { rpm: 0.0, average_seek: 0.0, track_seek: 0.0, bandwidth: 0, close_bytes: 0 },
+    DiskModel::Simple { access: 0.0, bandwidth: 0 },
+    DiskModel::Ssd {
+        page_bytes: 0,
+        block_pages: 0,
+        channels: 0,
+        page_read: 0.0,
+        page_program: 0.0,
+        block_erase: 0.0,
+        erased_bytes: 0,
+        spare: 0.0,
+        bandwidth: 0,
+    },
+    DiskModel::Ram { latency: 0.0, bandwidth: 0 },
+];
 
 /// Values that a section must have, or may change.
 struct Fill<'f, 'p, 'a> {
@@ -52,36 +56,6 @@ impl Fill<'_, '_, '_> {
             return Ok(());
         }
         self.section.set(key, place, read)
-    }
-}
-
-impl DiskKind {
-    fn without_parameters(self) -> DiskModel {
-        match self {
-            DiskKind::Refined => DiskModel::Refined { rpm: 0.0, average_seek: 0.0, track_seek: 0.0, bandwidth: 0, close_bytes: 0 },
-            DiskKind::Simple => DiskModel::Simple { access: 0.0, bandwidth: 0 },
-            DiskKind::Ssd => DiskModel::Ssd {
-                page_bytes: 0,
-                block_pages: 0,
-                channels: 0,
-                page_read: 0.0,
-                page_program: 0.0,
-                block_erase: 0.0,
-                erased_bytes: 0,
-                spare: 0.0,
-                bandwidth: 0,
-            },
-            DiskKind::Ram => DiskModel::Ram { latency: 0.0, bandwidth: 0 },
-        }
-    }
-
-    fn of(model: &DiskModel) -> DiskKind {
-        match model {
-            DiskModel::Refined { .. } => DiskKind::Refined,
-            DiskModel::Simple { .. } => DiskKind::Simple,
-            DiskModel::Ssd { .. } => DiskKind::Ssd,
-            DiskModel::Ram { .. } => DiskKind::Ram,
-        }
     }
 }
 
@@ -149,17 +123,18 @@ pub fn disk(mut section: Layered<'_, '_>, server: &mut ServerConfig, known: Opti
     {
         section.profile = None;
     }
-    let Some(kind) = kind.or(known.map(DiskKind::of)) else {
+    let kind = kind.map(|kind| &WITHOUT_PARAMETERS[kind]);
+    let Some(kind) = kind.or(known) else {
         return Err(section.plan.error("model", "is missing, in the plan and in its profile"));
     };
-    let known = known.filter(|known| DiskKind::of(known) == kind);
-    server.disk = parameters(&mut section, kind, known)?;
+    let known = known.filter(|known| discriminant(*known) == discriminant(kind));
+    server.disk = parameters(&mut section, known.unwrap_or(kind).clone(), known.is_none())?;
     section.finish()
 }
 
-fn parameters(section: &mut Layered<'_, '_>, kind: DiskKind, known: Option<&DiskModel>) -> Result<DiskModel> {
-    let mut disk = known.cloned().unwrap_or_else(|| kind.without_parameters());
-    let mut fill = Fill { section, must: known.is_none() };
+/// The same disk with what the section says of it.
+fn parameters(section: &mut Layered<'_, '_>, mut disk: DiskModel, must: bool) -> Result<DiskModel> {
+    let mut fill = Fill { section, must };
     match &mut disk {
         DiskModel::Refined { rpm, average_seek, track_seek, bandwidth, close_bytes } => {
             fill.value("rpm", rpm, revolutions)?;
@@ -219,7 +194,7 @@ pub fn server(mut section: Layered<'_, '_>, server: &mut ServerConfig, others: O
     if server.read_cache_bytes >= server.memory_bytes - packet {
         return Err(section.error("read_cache", "must leave more than a packet of the memory"));
     }
-    let kind = section.get("cache_layer", |value| name(value, &LAYERS))?.unwrap_or(usual_kind);
+    let kind = section.get("cache_layer", |value| name(value, &LayerKind::ALL.map(|kind| (kind.name(), kind))))?.unwrap_or(usual_kind);
     let rules = section.get("rules", |value| name(value, &LAYER_RULES))?.unwrap_or(usual_rules);
     if *answers && rules == LayerRules::Of2009 {
         let key = if is_for_all { "answers" } else { "rules" };

@@ -15,7 +15,7 @@ fn reports(plan: &str, set: &[&str]) -> Result<Vec<Report>, String> {
     let set: Vec<String> = set.iter().map(|word| word.to_string()).collect();
     let cases = lab.plan(plan, &set, None).and_then(|plan| plan.cases(case::read)).map_err(|error| error.to_string())?;
     let ran = pool::all(&cases, pool::cores(), |source| match source.build(case::read)? {
-        Case::Scale(case) => run(&case.config, weft_model::TieOrder::Natural).map_err(anyhow::Error::msg),
+        Case::Scale(config) => run(&config, weft_model::TieOrder::Natural).map_err(anyhow::Error::msg),
         Case::Model { .. } | Case::Weft(_) | Case::Dnfsp(_) => Err(anyhow::anyhow!("not Spectrum Scale")),
     });
     ran.map_err(|error| error.to_string())
