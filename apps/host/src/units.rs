@@ -50,13 +50,12 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A pause between two looks, in seconds.
-///
-/// # Errors
-/// If it is none, or not within an hour.
-pub fn seconds(text: &str) -> Result<f64, String> {
-    let value = text.parse::<f64>().map_err(|error| error.to_string())?;
-    if (0.1..=3600.0).contains(&value) { Ok(value) } else { Err("0.1 to 3600 seconds".into()) }
+/// Reads seconds, which may have a fraction, from `least` to `most`.
+pub fn seconds(least: f64, most: f64) -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let seconds = text.parse::<f64>().ok().filter(|seconds| (least..=most).contains(seconds));
+        seconds.ok_or_else(|| format!("a number of seconds from {least} to {most} is expected"))
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod program;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -92,6 +93,25 @@ fn a_place_that_fails_is_told_and_the_others_go_on() {
     let of_a = all.iter().filter(|line| line["is"] == "run" && line["place"] == "a").count();
     assert!(of_a >= 8, "{of_a} steps of a");
     assert_eq!(of_kind(&all, "lost"), 1);
+}
+
+#[test]
+fn two_builds_are_places_with_their_own_servers_and_clients() {
+    let folder = folder();
+    let folder = folder.path();
+    // The second program is this one, behind a script that says that it was started.
+    let script = folder.join("old");
+    let program = weft([]).get_program().to_owned();
+    std::fs::write(&script, format!("#!/bin/sh\necho \"$1 $2\" >> {}/started\nexec {} \"$@\"\n", folder.display(), program.display()))
+        .expect("written");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("a program");
+    let new = format!("new={}", program.display());
+    let words = ["run", "names.toml", "--build", &new, "--build", "old=old", "--json", "--set", "clients=1"];
+    let rows: Vec<Value> = serde_json::from_str(&ok(&mut lab(folder, &words))).expect("JSON");
+    assert_eq!(rows.iter().map(|row| row["place"].as_str().expect("a name")).collect::<Vec<_>>(), ["new", "old", "new", "old"]);
+    let started = std::fs::read_to_string(folder.join("started")).expect("it was started");
+    let times = |word: &str| started.lines().filter(|line| line.starts_with(word)).count();
+    assert!((times("up"), times("down")) == (1, 1) && times("--timeout") >= 1, "{started}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use weft_host::fs_arg::CONFIG_NAME;
 use weft_host::mounts;
 use weft_host::output::{Table, print, print_json};
 use weft_host::parallel::at_once;
+use weft_host::units::seconds;
 use weft_predict::{Advised, advise};
 use weft_recording::files_in;
 use weft_recording::nodes::record;
@@ -46,7 +47,7 @@ pub struct Args {
     #[arg(required = true, value_name = "FS|TRACES")]
     traces: Vec<PathBuf>,
     /// How long a running file system is recorded
-    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = seconds(0.01, 3600.0))]
     seconds: f64,
     /// Keep the files of that in this folder
     #[arg(long, value_name = "DIR")]
@@ -169,11 +170,6 @@ fn is_file_system(path: &Path) -> bool {
     let is_config = path.extension().is_some_and(|end| end == "toml") && path.is_file();
     let is_mount = || mounts::containing(path).is_ok_and(|found| found.is_some_and(|(_, rest)| rest.as_os_str().is_empty()));
     is_config || path.to_string_lossy().starts_with("weft://") || is_mount() || path.join(CONFIG_NAME).is_file()
-}
-
-fn seconds(text: &str) -> std::result::Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is expected".to_string())?;
-    if (0.01..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("between 0.01 and 3600 seconds".into()) }
 }
 
 /// The traces among what was named; what lies beside them in a folder is for other commands.

@@ -71,63 +71,81 @@ Example: a file system with 2 metadata and 4 data servers, mounted, used and sto
   weft status --state ~/fs
   weft down --state ~/fs";
 
-#[derive(Debug, Subcommand)]
-enum Command {
-    Up(up::Args),
-    Down(down::Args),
-    Status(status::Args),
-    Mount(mount::Args),
-    Umount(umount::Args),
-    Run(run::Args),
+/// The commands in the order of the help, each with what it is called with.
+macro_rules! commands {
+    ($common:ident; $( $(#[$meta:meta])* $name:ident($args:ty).run($($given:ident)?), )*) => {
+        #[derive(Debug, Subcommand)]
+        enum Command {
+            $( $(#[$meta])* $name($args), )*
+        }
+
+        impl Command {
+            fn run(self, $common: &Common) -> Result<ExitCode> {
+                match self {
+                    $( Command::$name(args) => args.run($($given)?), )*
+                }
+            }
+        }
+    };
+}
+
+commands! {
+    common;
+    Up(up::Args).run(common),
+    Down(down::Args).run(common),
+    Status(status::Args).run(common),
+    Mount(mount::Args).run(common),
+    Umount(umount::Args).run(),
+    Run(run::Args).run(common),
     #[command(hide = true)]
-    Enter(enter::Args),
+    Enter(enter::Args).run(),
     #[command(hide = true)]
-    Sweep(sweep::Args),
+    Sweep(sweep::Args).run(),
     #[command(hide = true)]
-    Hold(hold::Args),
+    Hold(hold::Args).run(common),
     #[command(hide = true)]
-    Node(node::Args),
-    Nfs(nfs::Args),
-    Ls(ls::Args),
-    Stat(stat::Args),
-    Cat(cat::Args),
-    Cp(cp::Args),
-    Mkdir(mkdir::Args),
-    Create(create::Args),
-    Rm(rm::Args),
-    Trash(trash::Args),
-    Mv(mv::Args),
-    Ln(ln::Args),
-    Xattr(xattr::Args),
-    Hint(hint::Args),
-    Split(split::Args),
-    Seal(seal::Args),
-    Set(set::Args),
-    Quota(quota::Args),
-    Df(df::Args),
-    Du(du::Args),
-    Watch(watch::Args),
-    Ping(ping::Args),
-    Preload(preload::Args),
-    Top(top::Args),
-    Metrics(metrics::Args),
-    Plot(weft_report::plot::Args),
-    Trace(trace::Args),
-    Explain(explain::Args),
-    Export(weft_export::Args),
-    Bench(weft_bench::Args),
-    Sim(weft_lab_sim::Args),
-    Papers(weft_papers::Args),
-    Predict(weft_predict::Args),
-    Lab(weft_turns::Args),
-    Genconfig(genconfig::Args),
-    Inspect(inspect::Args),
-    Key(key::Args),
-    Completion(completion::Args),
-    Man(man::Args),
-    Serve(serve::Args),
-    View(weft_view::Args),
-    Report(weft_report::Args),
+    Node(node::Args).run(common),
+    Nfs(nfs::Args).run(common),
+    Ls(ls::Args).run(common),
+    Stat(stat::Args).run(common),
+    Cat(cat::Args).run(common),
+    Cp(cp::Args).run(common),
+    Mkdir(mkdir::Args).run(common),
+    Create(create::Args).run(common),
+    Rm(rm::Args).run(common),
+    Trash(trash::Args).run(common),
+    Mv(mv::Args).run(common),
+    Ln(ln::Args).run(common),
+    Xattr(xattr::Args).run(common),
+    Hint(hint::Args).run(common),
+    Split(split::Args).run(common),
+    Seal(seal::Args).run(common),
+    Set(set::Args).run(common),
+    Quota(quota::Args).run(common),
+    Df(df::Args).run(common),
+    Du(du::Args).run(common),
+    Watch(watch::Args).run(common),
+    Ping(ping::Args).run(common),
+    Preload(preload::Args).run(common),
+    Top(top::Args).run(common),
+    Metrics(metrics::Args).run(common),
+    Plot(weft_report::plot::Args).run(),
+    Trace(trace::Args).run(common),
+    Explain(explain::Args).run(common),
+    Export(weft_export::Args).run(),
+    Bench(weft_bench::Args).run(common),
+    Sim(weft_lab_sim::Args).run(),
+    Papers(weft_papers::Args).run(),
+    Predict(weft_predict::Args).run(common),
+    Lab(weft_turns::Args).run(common),
+    Genconfig(genconfig::Args).run(),
+    Inspect(inspect::Args).run(),
+    Key(key::Args).run(common),
+    Completion(completion::Args).run(),
+    Man(man::Args).run(),
+    Serve(serve::Args).run(),
+    View(weft_view::Args).run(common),
+    Report(weft_report::Args).run(),
 }
 
 impl Cli {
@@ -142,60 +160,7 @@ impl Cli {
     /// # Errors
     /// Whatever a person must know.
     pub fn run(self) -> Result<ExitCode> {
-        let common = &self.common;
-        match self.command {
-            Command::Up(args) => args.run(common),
-            Command::Down(args) => args.run(common),
-            Command::Status(args) => args.run(common),
-            Command::Mount(args) => args.run(common),
-            Command::Umount(args) => args.run(),
-            Command::Run(args) => args.run(common),
-            Command::Enter(args) => args.run(),
-            Command::Sweep(args) => args.run(),
-            Command::Hold(args) => args.run(common),
-            Command::Node(args) => args.run(common),
-            Command::Nfs(args) => args.run(common),
-            Command::Ls(args) => args.run(common),
-            Command::Stat(args) => args.run(common),
-            Command::Cat(args) => args.run(common),
-            Command::Cp(args) => args.run(common),
-            Command::Mkdir(args) => args.run(common),
-            Command::Create(args) => args.run(common),
-            Command::Rm(args) => args.run(common),
-            Command::Trash(args) => args.run(common),
-            Command::Mv(args) => args.run(common),
-            Command::Ln(args) => args.run(common),
-            Command::Xattr(args) => args.run(common),
-            Command::Hint(args) => args.run(common),
-            Command::Split(args) => args.run(common),
-            Command::Seal(args) => args.run(common),
-            Command::Set(args) => args.run(common),
-            Command::Quota(args) => args.run(common),
-            Command::Df(args) => args.run(common),
-            Command::Du(args) => args.run(common),
-            Command::Watch(args) => args.run(common),
-            Command::Ping(args) => args.run(common),
-            Command::Preload(args) => args.run(common),
-            Command::Top(args) => args.run(common),
-            Command::Metrics(args) => args.run(common),
-            Command::Plot(args) => args.run(),
-            Command::Trace(args) => args.run(common),
-            Command::Explain(args) => args.run(common),
-            Command::Export(args) => args.run(),
-            Command::Bench(args) => args.run(common),
-            Command::Sim(args) => args.run(),
-            Command::Papers(args) => args.run(),
-            Command::Predict(args) => args.run(common),
-            Command::Lab(args) => args.run(common),
-            Command::Genconfig(args) => args.run(),
-            Command::Inspect(args) => args.run(),
-            Command::Key(args) => args.run(common),
-            Command::Completion(args) => args.run(),
-            Command::Man(args) => args.run(),
-            Command::Serve(args) => args.run(),
-            Command::View(args) => args.run(common),
-            Command::Report(args) => args.run(),
-        }
+        self.command.run(&self.common)
     }
 }
 

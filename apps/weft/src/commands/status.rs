@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde::Serialize;
+use serde_json::{Value, json};
 use weft_base::ServerId;
 use weft_host::config::Config;
 use weft_host::connect::{Common, Fs};
@@ -56,45 +57,26 @@ struct Row {
     objects: Option<u64>,
     uptime_s: Option<f64>,
     /// Of data servers that answer.
-    disk: Option<Disk>,
+    disk: Option<Value>,
 }
 
 /// Operations of the disk that holds the data, since the start of the server.
-#[derive(Serialize)]
-struct Disk {
-    cache_layer: String,
-    operations: u64,
-    bytes: u64,
-    reads: u64,
-    read_bytes: u64,
-    writes: u64,
-    written_bytes: u64,
-    sequential: u64,
-    near: u64,
-    far: u64,
-    gathered: u64,
-    gathered_jobs: u64,
-    sieved_bytes: u64,
-}
-
-impl From<DiskUse> for Disk {
-    fn from(disk: DiskUse) -> Disk {
-        Disk {
-            operations: disk.reads + disk.writes,
-            bytes: disk.read_bytes + disk.written_bytes,
-            cache_layer: disk.cache_layer,
-            reads: disk.reads,
-            read_bytes: disk.read_bytes,
-            writes: disk.writes,
-            written_bytes: disk.written_bytes,
-            sequential: disk.sequential,
-            near: disk.near,
-            far: disk.far,
-            gathered: disk.gathered,
-            gathered_jobs: disk.gathered_jobs,
-            sieved_bytes: disk.sieved_bytes,
-        }
-    }
+fn disk_row(disk: &DiskUse) -> Value {
+    json!({
+        "cache_layer": disk.cache_layer,
+        "operations": disk.reads + disk.writes,
+        "bytes": disk.read_bytes + disk.written_bytes,
+        "reads": disk.reads,
+        "read_bytes": disk.read_bytes,
+        "writes": disk.writes,
+        "written_bytes": disk.written_bytes,
+        "sequential": disk.sequential,
+        "near": disk.near,
+        "far": disk.far,
+        "gathered": disk.gathered,
+        "gathered_jobs": disk.gathered_jobs,
+        "sieved_bytes": disk.sieved_bytes,
+    })
 }
 
 #[derive(Serialize)]
@@ -169,7 +151,7 @@ fn report(state: &StateDir, config: Config, common: &Common) -> Result<Report> {
             used_bytes: info.map(|info| info.used_bytes),
             objects: info.map(|info| info.objects),
             uptime_s: info.map(|info| info.uptime_ms as f64 / 1000.0),
-            disk: info.and_then(|info| info.disk.clone()).map(Disk::from),
+            disk: info.and_then(|info| info.disk.as_ref()).map(disk_row),
         });
     }
     let mut mounts = Vec::new();

@@ -28,7 +28,7 @@ pub struct Args {
     #[command(flatten)]
     fs: NamedFs,
     /// Seconds between two looks
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds(0.1, 3600.0))]
     interval: f64,
     /// Look once and end
     #[arg(long)]
