@@ -45,45 +45,33 @@ pub struct Phase {
     #[serde(default)]
     pub block_bytes: u64,
     /// From the start of the first client to the end of the last.
-    #[serde(default)]
     pub seconds: Option<Spread>,
     /// Operations per second: files, entries, or calls of a stream.
     pub ops_per_s: Spread,
     /// Its mean over repetitions.
-    #[serde(default)]
     pub ops_per_s_mean: Option<f64>,
     /// Its standard deviation over repetitions, as that of all there are.
-    #[serde(default)]
     pub ops_per_s_deviation: Option<f64>,
     /// MiB of file data per second, if any was moved.
-    #[serde(default)]
     pub mib_per_s: Option<Spread>,
     /// Requests (each with one reply) for one operation.
-    #[serde(default)]
     pub messages_per_op: Option<f64>,
     /// Bytes of these requests and replies.
-    #[serde(default)]
     pub bytes_per_op: Option<f64>,
     /// Processor time of the measuring processes.
     #[serde(default)]
     pub client_cpu_us_per_op: f64,
     /// Processor time of the process that serves the mount.
-    #[serde(default)]
     pub gateway_cpu_us_per_op: Option<f64>,
     /// Processor time of all servers.
-    #[serde(default)]
     pub server_cpu_us_per_op: Option<f64>,
     /// How long one operation took, where each waited for the one before.
-    #[serde(default)]
     pub latency_us: Option<Latency>,
     /// The ceiling of this phase, measured in the same run.
-    #[serde(default)]
     pub ceiling: Option<PhaseCeiling>,
     /// Rate as a part of the ceiling measured just before the same repetition.
-    #[serde(default)]
     pub ratio_to_ceiling: Option<Spread>,
     /// What each process of each repetition did when, if it was recorded.
-    #[serde(default)]
     pub progress: Option<Vec<Process>>,
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use weft_ceiling::{Options, Reps, run_all_with};
 use weft_host::output::{print, print_json};
+use weft_host::units::seconds;
 
 use crate::yardstick::spawner;
 
@@ -19,7 +20,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Seconds of each repetition
-    #[arg(long, value_name = "S", default_value_t = 0.3, value_parser = parse_seconds)]
+    #[arg(long, value_name = "S", default_value_t = 0.3, value_parser = seconds(0.000_001, 3600.0))]
     seconds: f64,
     /// Repetitions
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -76,12 +77,5 @@ impl ServerArgs {
     pub fn run(self) -> Result<ExitCode> {
         weft_ceiling::serve_child(&self.words)?;
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-fn parse_seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if seconds > 0.0 && seconds <= 3600.0 => Ok(seconds),
-        _ => Err("give a number of seconds above 0 and up to 3600".into()),
     }
 }

@@ -22,6 +22,7 @@ use weft_host::process::StopSignals;
 use weft_trace::latency::Latency;
 
 use crate::meter::Tally;
+use crate::system::program_or_this;
 use crate::target::Traffic;
 use crate::worker::{Answer, CLOCK, Done, Order, monotonic_ns};
 use weft_workload::{WorkStep, Workload};
@@ -172,21 +173,23 @@ impl Crew {
     /// # Errors
     /// If they cannot be started.
     pub fn start(common: &Common, procs: u32, words: impl Fn(u32) -> Vec<OsString>, stop: &Stop) -> Result<Crew> {
-        Crew::start_traced(common, procs, words, stop, None)
+        Crew::start_traced(None, common, procs, words, stop, None)
     }
 
-    /// As [`Crew::start`]; each process records into `folder` from its start to its end.
+    /// As [`Crew::start`], perhaps of another program; each process records into `folder`, if one
+    /// is given, from its start to its end.
     ///
     /// # Errors
     /// If they cannot be started.
     pub fn start_traced(
+        program: Option<&Path>,
         common: &Common,
         procs: u32,
         words: impl Fn(u32) -> Vec<OsString>,
         stop: &Stop,
         folder: Option<&Path>,
     ) -> Result<Crew> {
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let program = program_or_this(program)?;
         let mut crew = Crew { workers: Vec::new(), stop: stop.clone() };
         for process in 0..procs {
             let mut command = Command::new(&program);

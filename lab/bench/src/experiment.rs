@@ -107,26 +107,27 @@ impl Experiment<'_> {
         if self.variants.iter().any(|variant| variant.setup.restart) {
             return self.run_apart(&ups, loads, turns);
         }
-        let mut systems: Vec<(&[String], System)> = Vec::new();
+        let mut systems: Vec<System> = Vec::new();
         let mut sites: Vec<Site> = Vec::new();
         let mut place_of: Vec<usize> = Vec::new();
         for (number, (variant, up)) in self.variants.iter().zip(&ups).enumerate() {
             self.stop.check()?;
+            // What differs only in what is recorded is one file system.
+            let is_same = |before: &usize| {
+                variant.place == Place::Temporary && self.variants[*before].place == Place::Temporary && ups[*before] == *up
+            };
+            if let Some(known) = (0..number).find(is_same) {
+                place_of.push(place_of[known]);
+                continue;
+            }
             let site = match &variant.place {
                 Place::Directory(path) => Site::in_directory(path),
                 Place::FileSystem(fs) => Site::in_file_system(fs, self.common),
-                // What differs only in what is recorded is one file system.
-                Place::Temporary => match systems.iter().position(|(known, _)| *known == up) {
-                    Some(known) => {
-                        place_of.push(known);
-                        continue;
-                    }
-                    None => System::start(self.place.join(format!("fs{number}")), up).and_then(|system| {
-                        let site = Site::in_file_system(system.state.as_os_str(), self.common);
-                        systems.push((up, system));
-                        site
-                    }),
-                },
+                place => System::start(self.place.join(format!("fs{number}")), up, place.program()).and_then(|system| {
+                    let site = Site::in_file_system(system.state.as_os_str(), self.common);
+                    systems.push(system);
+                    site
+                }),
             };
             place_of.push(sites.len());
             sites.push(site.context(Culprit(number))?);
@@ -164,7 +165,8 @@ impl Experiment<'_> {
                 for number in order {
                     self.stop.check()?;
                     let own = self.variants[number].by(work)?;
-                    let system = System::start(self.place.join(format!("fs{number}")), &ups[number])?;
+                    let system =
+                        System::start(self.place.join(format!("fs{number}")), &ups[number], self.variants[number].place.program())?;
                     let site = Site::in_file_system(system.state.as_os_str(), self.common)?;
                     check_space(&site, std::slice::from_ref(work))?;
                     site.make_dirs(work)?;
@@ -232,7 +234,8 @@ impl<'a> Series<'a> {
         let Experiment { stop, common, pause, before_each, over, .. } = *experiment;
         let setup = &variant.setup;
         let observer = site.fs().map(|fs| Observer::new(fs, None));
-        let bench = Bench { site, observer, yardstick: None, stop, common, pause, warm_up: 0, before_each, over };
+        let program = variant.place.program();
+        let bench = Bench { site, observer, yardstick: None, stop, common, pause, warm_up: 0, before_each, over, program };
         let mut crew = bench.crew(work)?;
         ensure!(work.order == BlockOrder::Ascending, "clients on this machine go over their blocks from the first to the last");
         let recorded = if experiment.is_recorded() {
@@ -315,7 +318,8 @@ impl<'a> Series<'a> {
         }
         let (site, root, work) = (self.bench.site, self.bench.site.root(), self.work);
         let words = |process| worker::Args::words(site.fs_arg(), &root, process, work.depth);
-        let crew = Crew::start_traced(self.bench.common, work.procs, words, self.bench.stop, events.map(|_| folder.path()))?;
+        let crew =
+            Crew::start_traced(self.bench.program, self.bench.common, work.procs, words, self.bench.stop, events.map(|_| folder.path()))?;
         Ok((crew, folder))
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use weft_host::units::ByteSize;
+use weft_host::units::{ByteSize, seconds};
 
 use crate::yardstick::CeilingKind;
 use weft_workload::{Dirs, Every, Items, ItemsKind, Naming, Protocol, Sharing, Steps, WorkStep, Workload};
@@ -39,17 +39,17 @@ pub struct Options {
     block: ByteSize,
     /// Which directories the files are in; split: a shared one, its names on all metadata servers
     /// (library) [default: shared; own for split and stress]
-    #[arg(long, value_parser = PossibleValuesParser::new(Dirs::ALL.map(|(name, _)| name)).map(dirs), help_heading = "What")]
+    #[arg(long, value_parser = one_of(Dirs::ALL), help_heading = "What")]
     dir: Option<Dirs>,
     /// Directories that each client makes for its files, removed with them [default: 0; 100 for
     /// stress]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000), help_heading = "What")]
     subdirs: Option<u32>,
     /// What is made, looked at and removed (create, stat, remove)
-    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(["files", "directories"]).map(items), default_value = "files", help_heading = "What")]
+    #[arg(long, value_name = "KIND", value_parser = one_of(ItemsKind::ALL), default_value = "files", help_heading = "What")]
     items: ItemsKind,
     /// Names of one length, or such that become longer with their number, as those of mdtest 1.9.3
-    #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(["fixed", "growing"]).map(naming), default_value = "fixed", help_heading = "What")]
+    #[arg(long, value_name = "HOW", value_parser = one_of(Naming::ALL), default_value = "fixed", help_heading = "What")]
     naming: Naming,
     /// Levels of a tree of directories below that of the client (or of all), made before the first
     /// phase; each of its directories has --files items
@@ -100,7 +100,7 @@ pub struct Options {
     attrs: bool,
     /// How files are made, listed and removed: `classic` is a yardstick, the steps of PVFS2 in 2007
     /// with a request each (library)
-    #[arg(long, value_parser = PossibleValuesParser::new(["weft", "classic"]).map(protocol), default_value = "weft", help_heading = "How")]
+    #[arg(long, value_parser = one_of(Protocol::ALL), default_value = "weft", help_heading = "How")]
     protocol: Protocol,
     /// Make files in directories with the hint no_metafile (library)
     #[arg(long, help_heading = "How")]
@@ -123,7 +123,7 @@ pub struct Options {
     pub before_each: Option<OsString>,
     /// Seconds of rest before each phase, in which caches of names and attributes forget: a mount
     /// may answer for what it has just seen
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = pause, help_heading = "How")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = seconds(0.0, 3600.0), help_heading = "How")]
     pub pause: f64,
     /// Measure the ceiling of each phase before every repetition, and tell the ratio: `bare` (if no
     /// KIND is given) has nothing behind the requests; `served`, for --path, is a null file system
@@ -146,20 +146,10 @@ pub struct Options {
     progress_every: Every,
 }
 
-fn dirs(name: String) -> Dirs {
-    Dirs::ALL.into_iter().find(|(known, _)| *known == name).map_or(Dirs::Shared, |(_, dirs)| dirs)
-}
-
-fn protocol(name: String) -> Protocol {
-    Protocol::ALL.into_iter().find(|(known, _)| *known == name).map_or(Protocol::Weft, |(_, protocol)| protocol)
-}
-
-fn items(name: String) -> ItemsKind {
-    ItemsKind::ALL.into_iter().find(|(known, _)| *known == name).map_or(ItemsKind::Files, |(_, kind)| kind)
-}
-
-fn naming(name: String) -> Naming {
-    Naming::ALL.into_iter().find(|(known, _)| *known == name).map_or(Naming::Fixed, |(_, naming)| naming)
+/// One of some names.
+fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(all: [(&'static str, T); N]) -> impl TypedValueParser<Value = T> {
+    let named = move |name: String| all.into_iter().find(|(known, _)| *known == name).expect("the parser knows no other names").1;
+    PossibleValuesParser::new(all.map(|(name, _)| name)).map(named)
 }
 
 /// From 1 ms to an hour, or from one operation on.
@@ -175,12 +165,6 @@ fn every(text: &str) -> Result<Every, String> {
         Every::Nanos(1_000_000..=3_600_000_000_000) | Every::Operations(1..) => Ok(every),
         _ => Err(wrong()),
     }
-}
-
-/// Seconds of rest, at most an hour.
-fn pause(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is expected".to_string())?;
-    if (0.0..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("0 to 3600 seconds".to_string()) }
 }
 
 /// A measuring subcommand.

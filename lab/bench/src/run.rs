@@ -75,7 +75,7 @@ fn measure(options: &Options, plan: &[Workload], stop: &Stop, common: &Common) -
         options.ceiling.map(|kind| Yardstick::start(kind, site.fs())).transpose().context("there is no ceiling to compare with")?;
     let pause = Duration::from_secs_f64(options.pause);
     let (warm_up, before_each) = (options.warm_up, options.before_each.as_deref());
-    let mut bench = Bench { site: &site, observer, yardstick, stop, common, pause, warm_up, before_each, over: None };
+    let mut bench = Bench { site: &site, observer, yardstick, stop, common, pause, warm_up, before_each, over: None, program: None };
     let mut measurements: Vec<Measurement> = Vec::new();
     for work in plan {
         for found in bench.workload(work)? {
@@ -130,6 +130,8 @@ pub struct Bench<'a> {
     pub before_each: Option<&'a OsStr>,
     /// Hosts of the processes, if not this one.
     pub over: Option<&'a Over>,
+    /// Their program, if not this one.
+    pub program: Option<&'a Path>,
 }
 
 impl Bench<'_> {
@@ -142,7 +144,7 @@ impl Bench<'_> {
         let words = |process| worker::Args::words(self.site.fs_arg(), &root, process, work.depth);
         match self.over {
             Some(over) => Crew::start_over(over, self.common, work.procs, words, self.stop),
-            None => Crew::start(self.common, work.procs, words, self.stop),
+            None => Crew::start_traced(self.program, self.common, work.procs, words, self.stop, None),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a plan says of this machine: file systems, and the work on them.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -78,6 +78,8 @@ pub struct Variant {
 pub enum Place {
     /// Made for the experiment, as [`Setup::up`] says.
     Temporary,
+    /// The same by this program: servers and clients of another build of Weft.
+    Build(PathBuf),
     /// Whatever is mounted there, by system calls.
     Directory(PathBuf),
     /// One of Weft that serves already, by the library.
@@ -121,7 +123,7 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<(Setup, Workload)> {
     };
     let local = root.table("local")?;
     let direct_io = local.swept("direct_io", choices, truth)?.unwrap_or(false);
-    let threads = local.swept("threads", choices, |value| up_to(value, 1024))?.unwrap_or(1);
+    let threads = local.swept("threads", choices, |value| up_to(value, workload::THREADS_MAX))?.unwrap_or(1);
     let record = local.swept("record", choices, text)?.filter(|events| events != "none");
     let restart = local.value("restart", truth)?.unwrap_or(false);
     // The same for all: see `processors` and `Pace`.
@@ -228,6 +230,16 @@ pub fn processors(plan: &Plan) -> Result<Option<u32>> {
     plan.root()?.table("local")?.value("processors", |value| up_to(value, 4096))
 }
 
+impl Place {
+    /// The program of its servers and clients, if not this one.
+    pub(crate) fn program(&self) -> Option<&Path> {
+        match self {
+            Place::Build(program) => Some(program),
+            Place::Temporary | Place::Directory(_) | Place::FileSystem(_) => None,
+        }
+    }
+}
+
 impl Variant {
     /// The work as it is done here: protocols and hints take turns as file systems do.
     ///
@@ -243,7 +255,7 @@ impl Variant {
             ensure!(work.dirs != Dirs::Split, "{path}: directories that are split from the beginning are for the library");
             ensure!(protocol == Protocol::Weft && !no_metafile, "{path}: workload.protocol and no_metafile are for the library");
         }
-        if self.place != Place::Temporary {
+        if matches!(self.place, Place::Directory(_) | Place::FileSystem(_)) {
             ensure!(!self.setup.restart, "local.restart is for temporary file systems: give --before-each COMMAND");
             ensure!(self.setup.record.is_none(), "local.record is for temporary file systems: use `weft trace`");
         }

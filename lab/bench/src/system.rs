@@ -1,7 +1,7 @@
 //! Temporary file systems on this machine.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -9,22 +9,23 @@ use anyhow::{Context, Result, bail};
 /// A temporary file system; dropping it stops it.
 pub struct System {
     pub state: PathBuf,
+    program: PathBuf,
 }
 
 impl System {
-    /// Starts it with these arguments of `weft up`.
+    /// Starts it with these arguments of `weft up`, of another program than this if one is given.
     ///
     /// # Errors
     /// If that fails.
-    pub fn start(state: PathBuf, arguments: &[String]) -> Result<System> {
-        let system = System { state };
+    pub fn start(state: PathBuf, arguments: &[String], program: Option<&Path>) -> Result<System> {
+        let system = System { state, program: program_or_this(program)? };
         system.weft(std::iter::once("up").chain(arguments.iter().map(String::as_str)).map(OsString::from))?;
         Ok(system)
     }
 
     fn weft(&self, words: impl IntoIterator<Item = OsString>) -> Result<()> {
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let mut command = Command::new(&program);
+        let program = &self.program;
+        let mut command = Command::new(program);
         command.args(words).arg("--state").arg(&self.state).stdin(Stdio::null());
         // The servers must not hold pipes of this process open.
         let ended = command.stdout(Stdio::null()).status().with_context(|| format!("cannot start {}", program.display()))?;
@@ -41,4 +42,12 @@ impl Drop for System {
             weft_host::output::tell(&format!("{error:#}"));
         }
     }
+}
+
+/// The program that is given, or this one.
+///
+/// # Errors
+/// Its own file cannot be found.
+pub fn program_or_this(program: Option<&Path>) -> Result<PathBuf> {
+    program.map_or_else(|| std::env::current_exe().context("cannot find this program's own file"), |program| Ok(program.to_path_buf()))
 }

@@ -10,11 +10,12 @@ use anyhow::{Context, Result, anyhow};
 use crate::document::{Choices, Document, Table, text};
 
 /// Plans and profiles that are part of the program: they work without any file.
-const BUILT_IN: [(&str, &str); 44] = [
+const BUILT_IN: [(&str, &str); 45] = [
     ("plans/directory-hints.toml", include_str!("../../plans/directory-hints.toml")),
     ("plans/engines.toml", include_str!("../../plans/engines.toml")),
     ("plans/creates-engines.toml", include_str!("../../plans/creates-engines.toml")),
     ("plans/blocks-engines.toml", include_str!("../../plans/blocks-engines.toml")),
+    ("plans/builds.toml", include_str!("../../plans/builds.toml")),
     ("plans/layers.toml", include_str!("../../plans/layers.toml")),
     ("plans/probes.toml", include_str!("../../plans/probes.toml")),
     ("plans/tracing.toml", include_str!("../../plans/tracing.toml")),

@@ -62,10 +62,8 @@ pub enum Line {
         /// Seconds since 1970.
         at: u64,
         /// The host, if one has gone.
-        #[serde(default)]
         host: Option<String>,
         /// The place.
-        #[serde(default)]
         place: Option<String>,
         /// Why.
         why: String,
@@ -76,7 +74,6 @@ pub enum Line {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Number of the case, in the order of the plan; simulated ones have none.
-    #[serde(default)]
     pub case: Option<usize>,
     /// Keys of the plan that stand for several values, and the values here.
     pub parameters: Map<String, Value>,
@@ -96,7 +93,6 @@ pub struct Run {
     /// What was measured.
     pub phase: Phase,
     /// What the disks did, where Weft tells it.
-    #[serde(default)]
     pub disk: Option<Used>,
 }
 

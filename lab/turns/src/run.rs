@@ -51,6 +51,9 @@ pub struct Args {
     /// A file system of Weft that serves, by the library
     #[arg(long, value_name = "NAME=FS")]
     fs: Vec<OsString>,
+    /// A temporary file system of another build of Weft, with its servers and its library
+    #[arg(long, value_name = "NAME=PROGRAM")]
+    build: Vec<OsString>,
     /// Temporary file systems of this machine, too
     #[arg(long)]
     here: bool,
@@ -100,6 +103,9 @@ pub struct Args {
     json: bool,
 }
 
+/// What a word of the command line means as a place.
+type Reach = fn(OsString) -> std::io::Result<Place>;
+
 /// A simulated place.
 struct Simulated {
     name: String,
@@ -113,7 +119,7 @@ impl Args {
         let over = self.over()?;
         let simulations = self.simulations()?;
         // A plan of models only need not make sense here.
-        let wants_real = self.here || !self.path.is_empty() || !self.fs.is_empty() || simulations.is_empty();
+        let wants_real = self.here || simulations.is_empty() || [&self.path, &self.fs, &self.build].iter().any(|places| !places.is_empty());
         let (variants, loads) = if wants_real { self.real(&plan)? } else { Default::default() };
         let names: Vec<(String, Place)> = variants.iter().map(|variant| (name_of(variant), variant.place.clone())).collect();
         let mut all: Vec<&str> =
@@ -124,6 +130,7 @@ impl Args {
         }
         let told = |(name, place): &(String, Place)| match place {
             Place::Temporary => format!("{name}=temporary"),
+            Place::Build(program) => format!("{name}=build {}", program.display()),
             Place::Directory(path) => format!("{name}=path {}", path.display()),
             Place::FileSystem(fs) => format!("{name}=weft {}", fs.display()),
         };
@@ -157,14 +164,18 @@ impl Args {
     fn real(&self, plan: &LocalPlan<'_>) -> Result<(Vec<Variant>, Vec<Load>)> {
         let (temporary, loads) = plan.cases()?;
         let mut variants = Vec::new();
-        let given = self.path.iter().map(|word| (word, true)).chain(self.fs.iter().map(|word| (word, false)));
-        for (word, is_path) in given {
+        let given: [(_, Reach); 3] = [
+            (&self.path, |at| Ok(Place::Directory(at.into()))),
+            (&self.fs, |at| Ok(Place::FileSystem(at))),
+            (&self.build, |at| std::path::absolute(at).map(Place::Build)),
+        ];
+        for (word, place) in given.into_iter().flat_map(|(words, place)| words.iter().map(move |word| (word, place))) {
             let (name, at) = split(word)?;
             ensure!(
                 temporary.len() == 1,
                 "{name}: the plan has several file systems of Weft; they are for --here: give their keys one value"
             );
-            let place = if is_path { Place::Directory(PathBuf::from(&at)) } else { Place::FileSystem(at) };
+            let place = place(at).with_context(|| format!("cannot tell where {name} is"))?;
             let values = Map::from_iter([("place".to_string(), Value::from(name))]);
             variants.push(Variant { values, place, setup: temporary[0].setup.clone() });
         }

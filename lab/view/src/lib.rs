@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(long, value_name = "FS")]
     live: Option<OsString>,
     /// Seconds between two looks at it
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = weft_host::units::seconds, requires = "live")]
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = weft_host::units::seconds(0.1, 3600.0), requires = "live")]
     interval: f64,
     /// Port; 0: any free one
     #[arg(long, value_name = "N", default_value_t = 0)]

@@ -19,7 +19,7 @@ use serde::Serialize;
 use weft_base::ServerEntry;
 use weft_host::connect::{Common, Fs};
 use weft_host::output::{Table, print, print_json};
-use weft_host::units::ByteSize;
+use weft_host::units::{ByteSize, seconds};
 use weft_wire::BULK_BYTES_MAX;
 
 use crate::crew::{Crew, Stop};
@@ -68,7 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     reps: u32,
     /// Seconds for each pair and size
-    #[arg(long, value_name = "S", default_value_t = 0.1, value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value_t = 0.1, value_parser = seconds(0.000_001, 60.0))]
     seconds: f64,
     /// Write a picture of it (SVG)
     #[arg(long, value_name = "FILE")]
@@ -77,11 +77,6 @@ pub struct Args {
     /// (`transfers`), and the means of both
     #[arg(long)]
     json: bool,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is expected".to_string())?;
-    if seconds > 0.0 && seconds <= 60.0 { Ok(seconds) } else { Err("above 0 and up to 60 seconds".to_string()) }
 }
 
 /// The parameters of one pair.
@@ -208,7 +203,7 @@ impl Args {
             Some(fs) => fs.clone(),
             None => {
                 let up = ["--meta", "1", "--data", &(self.nodes - 1).to_string(), "--listen", &self.listen, "--engine", "memory"];
-                let system = System::start(place.path().join("fs"), &up.map(str::to_string))?;
+                let system = System::start(place.path().join("fs"), &up.map(str::to_string), None)?;
                 started.insert(system).state.clone().into_os_string()
             }
         };
