@@ -7,7 +7,7 @@ use weft_charts::{
     Arrow, Axis, Bar, BarSeries, Bars, Block, Frame, GroupedBars, HeatMap, Lane, Line, Lines, Mark, Panel, Rows, Series, Strip, StripLane,
     Strips, Style, Table, Timeline, Unit, categorical, seek, views,
 };
-use weft_trace::explain::{Explanation, KindReport, StageReport, Step, Wall, Waterfall};
+use weft_trace::explain::{AskedFor, Explanation, KindReport, StageReport, Step, Wall, Waterfall};
 use weft_trace::latency::{Stacked, slot_bounds_ns};
 
 /// Checks a picture against its file, and what must hold for every picture.
@@ -286,6 +286,7 @@ fn where_the_time_goes_and_one_request() {
         operations: 24_690,
         seconds: 2.0,
         covered: 0.985,
+        asked: AskedFor::default(),
         wall: Wall { recorded_seconds: 1.0, busy_seconds: 1.0, at_once: 2.0 },
         verdict: Vec::new(),
         unfinished_count: 0,

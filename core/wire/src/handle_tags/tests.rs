@@ -74,7 +74,7 @@ fn no_operation_takes_a_guessed_handle() {
         let is_a_list = requests(GUESSED, GUESSED).iter().any(|list| list.op() == *op && named == 0);
         // An operation of metadata servers that needs no tag names no object, is refused as a whole
         // to limited keys, or shows a capability, which no client has of what it was not told.
-        let names_none = matches!(op, Op::SyncMeta | Op::Notices);
+        let names_none = matches!(op, Op::SyncMeta | Op::Notices | Op::Usage);
         let shows = AllowedBy::Capability;
         let names_none = names_none || [AllowedBy::UnlimitedKey, AllowedBy::ServersKey, shows].contains(&op.allowed_by());
         let expected = op.role() == Some(ServerRole::Meta) && !names_none && !is_a_list;
