@@ -145,6 +145,8 @@ statuses! {
     Sealed = 54, 1, "the object is sealed and never changes ('weft seal --undo' ends that)";
     /// A file that is to be sealed may still be written to (ETXTBSY).
     BeingWritten = 55, 26, "somebody has the file open for writing";
+    /// The user has as much as he may have (EDQUOT).
+    QuotaExceeded = 56, 122, "the quota of the user is used up";
     /// A status of a newer version.
     Unknown = 65535, 5, "an error that this version does not know";
 }

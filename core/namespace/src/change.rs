@@ -7,6 +7,9 @@ use weft_base::{ClientId, FileKind, Handle, RequestId, Result, ServerId, Status,
 use weft_wire::ops::{MovedName, PartitionMap, TxId, TxPart};
 use weft_wire::{Reader, Rights, Wire, wire_for_variants, wire_struct};
 
+#[cfg(test)]
+mod tests;
+
 use crate::marks::Marks;
 use crate::{Inode, PartitionInode};
 
@@ -215,6 +218,23 @@ pub enum Change {
         /// All of it.
         content: Bytes,
     },
+    /// So much may a user have in the file system; metadata server 0 keeps it.
+    PutLimit {
+        /// The user.
+        uid: u32,
+        /// Inodes; the largest number: as many as he likes.
+        inodes: u64,
+    },
+    /// So much of that may he have on one server. That server keeps it, and metadata server 0,
+    /// which may believe that it is more.
+    PutLoan {
+        /// The user.
+        uid: u32,
+        /// The server.
+        server: ServerId,
+        /// Inodes; the largest number: nothing is lent, as for somebody without a limit.
+        inodes: u64,
+    },
 }
 
 wire_for_variants! {
@@ -244,6 +264,8 @@ wire_for_variants! {
         23 GiveNames { dir, names }
         24 TakeNames { dir, names }
         25 PutContent { handle, content }
+        26 PutLimit { uid, inodes }
+        27 PutLoan { uid, server, inodes }
     }
 }
 
@@ -349,133 +371,5 @@ impl Change {
     pub fn reply(request: RequestId, finished_below: u64, body: Bytes) -> Change {
         let RequestId { client, incarnation, sequence } = request;
         Change::PutReply { client, incarnation, sequence, finished_below, body }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use weft_base::Layout;
-
-    fn samples() -> Vec<Change> {
-        let tx = TxId { coordinator: ServerId(1), number: 9 };
-        let layout = Layout { stripe_bytes: 4096, width: 2, first: 1, generation: 1 };
-        let inode = Inode::new(FileKind::File, 0o640, 7, 8, layout, WallTime(5));
-        let name = Bytes::from_static(b"name");
-        let (handle, dir) = (Handle(3), Handle(1));
-        let prepared = Prepared { parts: vec![TxPart::MoveToken {}], handles: vec![Handle(0)], time: WallTime(4) };
-        vec![
-            Change::PutInode { handle, inode: inode.clone() },
-            Change::DeleteInode { handle },
-            Change::PutEntry { dir, name: name.clone(), handle, kind: FileKind::Symlink },
-            Change::DeleteEntry { dir, name: name.clone() },
-            Change::Touch { handle, mtime: WallTime(1), ctime: WallTime(2), version: 3 },
-            Change::PutTarget { handle, target: name.clone() },
-            Change::PutXattr { handle, name: name.clone(), value: Bytes::new() },
-            Change::DeleteXattr { handle, name },
-            Change::PutPrepared { tx, prepared },
-            Change::DeletePrepared { tx },
-            Change::PutDecided { tx, participants: vec![ServerId(0), ServerId(2)] },
-            Change::DeleteDecided { tx },
-            Change::PutReply { client: ClientId(6), incarnation: 1, sequence: 2, finished_below: 1, body: Bytes::from_static(b"r") },
-            Change::ForgetClient { client: ClientId(6) },
-            Change::PutLocker { client: ClientId(6) },
-            Change::DeleteLocker { client: ClientId(6) },
-            Change::PutCounter { next: 77 },
-            Change::PutHolder { client: ClientId(6) },
-            Change::DeleteHolder { client: ClientId(6) },
-            Change::PutPartition { dir, map: PartitionMap::even(&[ServerId(1), ServerId(0)]), known: PartitionInode::of(&inode) },
-            Change::DeletePartition { dir },
-            Change::TouchPartition { dir, mtime: WallTime(1), ctime: WallTime(2), version: 3 },
-            Change::GiveNames { dir, names: vec![Bytes::from_static(b"one"), Bytes::from_static(b"other")] },
-            Change::TakeNames { dir, names: vec![MovedName { name: Bytes::from_static(b"one"), handle, kind: FileKind::File }] },
-            Change::PutContent { handle, content: Bytes::from_static(b"bytes") },
-        ]
-    }
-
-    #[test]
-    fn records_round_trip() {
-        let record = Record { changes: samples(), open: None };
-        let mut out = Vec::new();
-        record.encode(&mut out);
-        assert_eq!(Record::decode(out.clone().into()), Ok(record));
-        for end in 0..out.len() {
-            // A cut record is refused or is a shorter list of the same changes; it never becomes
-            // something else.
-            if let Ok(cut) = Record::decode(out[..end].to_vec().into()) {
-                assert_eq!(cut.changes, samples()[..cut.changes.len()]);
-            }
-        }
-        out[0] = 1;
-        assert_eq!(Record::decode(out.into()), Err(Status::VersionMismatch));
-    }
-
-    #[test]
-    fn records_of_the_version_before_are_read() {
-        let layout = Layout { stripe_bytes: 4096, width: 2, first: 1, generation: 1 };
-        let inode = Inode { born: WallTime(0), ..Inode::new(FileKind::File, 0o7640, 7, 8, layout, WallTime(5)) };
-        let changes = vec![Change::PutInode { handle: Handle(3), inode }, Change::PutCounter { next: 7 }];
-        let mut out = Vec::new();
-        encode(&changes, &mut out);
-        assert_eq!(out.len(), 1 + (1 + 8 + 96) + (1 + 8), "as it was");
-        out[0] = 3;
-        assert_eq!(Record::decode(out.into()).map(|record| record.changes), Ok(changes));
-    }
-
-    #[test]
-    fn extensions_follow_the_changes() {
-        let with = |tag: u8| {
-            let mut out = Vec::new();
-            encode(&samples()[1..3], &mut out);
-            out.extend([EXTENSIONS, tag, 0, 1, 0, 0, 0, 77]);
-            Record::decode(out.into()).map(|record| record.changes)
-        };
-        assert_eq!(with(2), Ok(samples()[1..3].to_vec()));
-        assert_eq!(with(9), Err(Status::NewerExtension));
-        assert_eq!(with(0), Err(Status::BadMessage));
-        assert_eq!(with(3), Err(Status::BadMessage), "with a value, which it has not");
-    }
-
-    #[test]
-    fn a_record_with_strips_is_refused_by_older_programs() {
-        let layout = Layout { stripe_bytes: 4096, width: 2, first: 0, generation: 1 | Layout::VARSTRIP };
-        let inode = Inode::new(FileKind::File, 0o640, 7, 8, layout, WallTime(5));
-        let target = Bytes::from_static(b"strips:0:4096;1:8192");
-        let changes = vec![Change::PutInode { handle: Handle(3), inode }, Change::PutTarget { handle: Handle(3), target }];
-        let mut out = Vec::new();
-        encode(&changes, &mut out);
-        assert_eq!(out[out.len() - 7..], [EXTENSIONS, 1, 0, 0, 0, 0, 0], "an odd tag");
-        assert_eq!(Record::decode(out.into()).map(|record| record.changes), Ok(changes));
-    }
-
-    #[test]
-    fn on_disk_md_metadata_records_golden_bytes() {
-        let mut out = Vec::new();
-        encode(&samples()[1..5], &mut out);
-        #[rustfmt::skip]
-        let expected = [
-            4,
-            2, 3, 0, 0, 0, 0, 0, 0, 0,
-            3, 1, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, b'n', b'a', b'm', b'e', 3, 0, 0, 0, 0, 0, 0, 0, 10,
-            4, 1, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, b'n', b'a', b'm', b'e',
-            5, 3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0,
-        ];
-        assert_eq!(out, expected);
-        let mut inode = Vec::new();
-        samples()[0].put(&mut inode);
-        assert_eq!(inode.len(), 1 + 8 + 96 + 8);
-        assert_eq!(inode[9..15], [8, 0, 0xa0, 0x11, 7, 0], "kind, flags, mode, owner");
-        assert_eq!(inode[105..], [5, 0, 0, 0, 0, 0, 0, 0], "when it was made");
-    }
-
-    proptest! {
-        #[test]
-        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let mut with_version = vec![RECORD_VERSION];
-            with_version.extend_from_slice(&bytes);
-            let _ = Record::decode(with_version.into());
-            let _ = Record::decode(bytes.into());
-        }
     }
 }

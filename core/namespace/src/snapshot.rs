@@ -41,6 +41,9 @@ impl State {
                 let decided = self.transactions.decided.iter();
                 changes.extend(decided.map(|(tx, participants)| Change::PutDecided { tx: *tx, participants: participants.clone() }));
                 changes.extend(self.holders().iter().map(|client| Change::PutHolder { client: *client }));
+                let (limits, loans) = self.accounts().kept();
+                changes.extend(limits.map(|(uid, inodes)| Change::PutLimit { uid, inodes }));
+                changes.extend(loans.map(|(uid, server, inodes)| Change::PutLoan { uid, server, inodes }));
                 SnapshotCursor::Inodes(Handle(0))
             }
             SnapshotCursor::Inodes(first) => self.inodes_from(first, max_changes, &mut changes),

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use weft_base::{Attr, ClientId, FileKind, Handle, ROOT_HANDLE, RequestId, Result, ServerId, Status, WallTime};
-use weft_wire::ops::{FileState, TxId, TxPart};
+use weft_base::{ClientId, FileKind, Handle, ROOT_HANDLE, RequestId, Result, ServerId, Status, WallTime};
+use weft_wire::ops::{TxId, TxPart};
 use weft_wire::{Capability, ClusterKey, NameKey, Rights};
 
 use crate::accounts::{Accounts, Counted};
@@ -178,11 +178,16 @@ impl State {
                     self.saw_handle(made);
                 }
                 self.transactions.locks.lock(tx, LockMode::Prepared, &prepared.parts, prepared.made());
-                self.transactions.prepared.insert(tx, prepared);
+                self.accounts.makes(&prepared.parts, false);
+                // A replay may meet it twice.
+                if let Some(before) = self.transactions.prepared.insert(tx, prepared) {
+                    self.accounts.makes(&before.parts, true);
+                }
             }
             Change::DeletePrepared { tx } => {
                 if let Some(prepared) = self.transactions.prepared.remove(&tx) {
                     self.transactions.locks.unlock(tx, &prepared.parts, prepared.made());
+                    self.accounts.makes(&prepared.parts, true);
                 }
             }
             Change::PutDecided { tx, participants } => {
@@ -218,6 +223,8 @@ impl State {
                     self.contents.put(handle, run, content);
                 }
             }
+            Change::PutLimit { uid, inodes } => self.accounts.limit(uid, inodes),
+            Change::PutLoan { uid, server, inodes } => self.accounts.lend(uid, server, inodes, server == self.settings.server),
             Change::PutHolder { client } => drop(self.holders.insert(client)),
             Change::DeleteHolder { client } => drop(self.holders.remove(&client)),
         }
@@ -377,35 +384,6 @@ impl State {
         }
     }
 
-    /// The attributes of an object whose inode is `inode`.
-    pub fn attr(&self, handle: Handle, inode: &Inode) -> Attr {
-        let directory = if inode.is_directory() { self.directories.get(&handle) } else { None };
-        let attr = match directory {
-            Some(directory) => Attr {
-                layout: self.hints(handle).apply(inode.layout),
-                ..inode.directory_attr(handle, directory.len(), directory.subdirectories())
-            },
-            None => inode.attr(handle),
-        };
-        Attr { bare: !self.xattrs.has_any(handle), ..attr }
-    }
-
-    /// The attributes, and how to ask the data servers where they know better.
-    pub fn file_state(&self, cx: &RequestContext<'_>, handle: Handle, inode: &Inode) -> FileState {
-        let attr = self.attr(handle, inode);
-        let elsewhere = inode.kind == FileKind::File && (self.opens.has_writer(handle, Some(cx.client)) || self.may_be_written(handle));
-        // How much of its holes is filled while it is written only its data servers know.
-        let is_filled = inode.hole_bytes() > 0 && self.opens.has_writer(handle, None);
-        let is_classic = inode.flags.has(InodeFlags::CLASSIC);
-        // Its client removes what has no name.
-        let rights = if is_classic && inode.nlink == 0 { Rights::READ.with(Rights::MANAGE) } else { Rights::READ };
-        FileState {
-            attr,
-            ask_data: (elsewhere || is_filled || is_classic).then(|| cx.capability(handle, rights)),
-            partitions: inode.is_directory().then(|| self.partitions(handle)),
-        }
-    }
-
     /// Checks that an inode may be looked at now.
     ///
     /// # Errors
@@ -484,10 +462,12 @@ impl State {
             self.saw_handle(made);
         }
         self.transactions.locks.lock(tx, LockMode::Own, parts, None);
+        self.accounts.makes(parts, false);
     }
 
     /// Releases a coordinator's own locks.
     pub fn unlock_own(&mut self, tx: TxId, parts: &[TxPart]) {
         self.transactions.locks.unlock(tx, parts, None);
+        self.accounts.makes(parts, true);
     }
 }

@@ -67,7 +67,8 @@ impl State {
                     self.check_entry_change(*dir, name, Some(*handle), who, conflict)?;
                     *handle
                 }
-                TxPart::MakeDirectory { .. } => {
+                TxPart::MakeDirectory { uid, .. } => {
+                    self.check_allowance(*uid)?;
                     made += 1;
                     Handle::new(self.settings.server, self.next_counter + made - 1)
                 }

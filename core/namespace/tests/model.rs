@@ -225,7 +225,7 @@ fn run(machine: &mut Machine, model: &Model, op: &Op) -> Result<(), Status> {
 }
 
 fn check(machine: &Machine, model: &Model) {
-    assert_eq!(usage(&machine.state), walked(&machine.state));
+    assert_eq!(sums(&machine.state), walked(&machine.state));
     assert_eq!(machine.state.inode_count(), model.kinds.len() as u64);
     for ((dir, name), handle) in &model.entries {
         assert_eq!(machine.lookup(*dir, &text(*name)), Ok(*handle));
@@ -275,6 +275,8 @@ enum Deed {
     Write(usize, u64),
     Close(usize, u64),
     Decided(u64),
+    Limit(u32, u64),
+    Loan(u32, u16, u64),
     Slice,
 }
 
@@ -289,6 +291,8 @@ fn deeds() -> impl Strategy<Value = Deed> {
         1 => (0..8usize, 1..9u64).prop_map(|(file, sequence)| Deed::Write(file, sequence)),
         1 => (0..8usize, 0..5000u64).prop_map(|(file, end)| Deed::Close(file, end)),
         1 => (0..4u64).prop_map(Deed::Decided),
+        1 => (0..3u32, 0..4u64).prop_map(|(uid, inodes)| Deed::Limit(uid, inodes)),
+        1 => (0..3u32, 0..2u16, 0..9u64).prop_map(|(uid, server, inodes)| Deed::Loan(uid, server, inodes)),
         6 => Just(Deed::Slice),
     ]
 }
@@ -400,6 +404,15 @@ fn act(machine: &mut Machine, deed: &Deed) {
             };
             machine.commit(Record { changes: vec![change], open: None });
         }
+        // The largest number ends a limit or a loan.
+        Deed::Limit(uid, inodes) => {
+            let inodes = inodes.checked_sub(1).unwrap_or(u64::MAX);
+            machine.commit(Record { changes: vec![Change::PutLimit { uid: *uid, inodes }], open: None });
+        }
+        Deed::Loan(uid, server, inodes) => {
+            let inodes = inodes.checked_sub(1).unwrap_or(u64::MAX);
+            machine.commit(Record { changes: vec![Change::PutLoan { uid: *uid, server: ServerId(*server), inodes }], open: None });
+        }
         Deed::Slice => {}
     }
 }
@@ -432,7 +445,8 @@ proptest! {
         let tail = machine.log[start..].iter().cloned().map(Bytes::from);
         let recovered = replay(checkpoint.into_iter().chain(tail));
         prop_assert_eq!(dump(&recovered), dump(&machine.state));
-        prop_assert_eq!(usage(&recovered), walked(&machine.state));
+        prop_assert_eq!(usage(&recovered), usage(&machine.state));
+        prop_assert_eq!(sums(&recovered), walked(&machine.state));
         prop_assert_eq!(recovered.next_handle(), machine.state.next_handle());
         prop_assert_eq!(recovered.has_locks(), machine.state.has_locks());
         let whole = replay(machine.log.iter().cloned().map(Bytes::from));

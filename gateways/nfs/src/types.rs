@@ -58,6 +58,7 @@ impl From<Status> for NfsStatus {
             // The numbers of errors that NFS shares with every Unix.
             same @ (1 | 2 | 5 | 6 | 13 | 17..=22 | 27 | 28 | 30 | 31) => same as u32,
             36 => 63,
+            122 => 69,
             39 => 66,
             116 => 70,
             95 => 10004,

@@ -65,6 +65,7 @@ fn advice(status: Status) -> Option<&'static str> {
         Status::VersionMismatch | Status::FeatureMissing | Status::NewerExtension => "use the same version of weft on client and servers",
         Status::MapChanged => "the config must name the servers that it named then, in the same order",
         Status::NoSpace => "free space on the server, `weft df` shows where; reads go on",
+        Status::QuotaExceeded => "remove something, or have the limit raised; `weft quota show` tells it",
         Status::ReadOnly => "the log of the server says which disk failed",
         _ => return None,
     })

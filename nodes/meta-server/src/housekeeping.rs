@@ -27,6 +27,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         self.rt.spawn(Rc::clone(self).tick_flow());
         self.rt.spawn(Rc::clone(self).reap_flow());
         self.rt.spawn(Rc::clone(self).store_flow());
+        self.look_at_quotas();
         for (tx, participants) in self.state.borrow().decided_transactions() {
             self.rt.spawn(Rc::clone(self).deliver(tx, participants, self.engine.last()));
         }
@@ -87,6 +88,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.look_after_locks();
             self.expire_leases();
             self.spread_large();
+            self.settle_quotas();
             self.kept(self.engine.rest().await);
             if self.rt.now() >= grace_ends {
                 self.state.borrow_mut().end_grace();

@@ -251,6 +251,8 @@ fn of_change(change: &Change) -> impl Iterator<Item = Touched<'_>> {
         | Change::DeleteLocker { .. }
         // With the inode.
         | Change::PutContent { .. }
+        | Change::PutLimit { .. }
+        | Change::PutLoan { .. }
         | Change::PutCounter { .. } => (None, &[]),
     };
     one.into_iter().chain(parts.iter().filter_map(of_part))

@@ -17,6 +17,7 @@ use weft_wire::{Header, Op};
 use crate::container::Contents;
 use crate::engine::{Engine, Room};
 use crate::holders::Holders;
+use crate::loans::Loans;
 use crate::ops::{ProgramLocks, Ways};
 use crate::sessions::Sessions;
 use crate::step::{Doubt, Step};
@@ -54,6 +55,8 @@ pub(crate) struct Background {
     /// Directories whose names go to other servers.
     pub(crate) ways: Ways,
     pub(crate) contents: Contents,
+    /// What users may have.
+    pub(crate) loans: Loans,
 }
 
 /// What is known of clients.
@@ -232,6 +235,7 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
 
     fn placed(&self, map: &ClusterMap) {
         self.state.borrow_mut().place(Placement::of(map));
+        self.look_at_quotas();
     }
 
     fn load(&self) -> ServerLoad {

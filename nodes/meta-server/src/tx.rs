@@ -26,7 +26,7 @@ use bytes::Bytes;
 use weft_base::{ClientId, Credentials, Handle, MILLISECOND, Nanos, Result, SECOND, ServerId, Status, WallTime};
 use weft_journal::Lsn;
 use weft_namespace::{Change, CycleCheck, Prepared, Record, ServerPart, lead_to_made, made_directory};
-use weft_rt::{FaultPoint, ServerRuntime, join_all};
+use weft_rt::{FaultPoint, PeerId, ServerRuntime, join_all};
 use weft_wire::ops::{ParentRequest, TxDecideRequest, TxId, TxPart, TxPrepareReply, TxPrepareRequest, TxStatusReply, TxStatusRequest};
 use weft_wire::{Header, Op, Wire};
 
@@ -283,8 +283,35 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     // ---- Participant
     // ---------------------------------------------------------------------------------------------
 
+    /// Agrees to a part of a transaction, or refuses; borrows first what the user of a new
+    /// directory lacks here.
+    pub(crate) fn tx_prepare_with_more(self: &Rc<Self>, peer: PeerId, header: &Header, request: TxPrepareRequest) -> Result<Step> {
+        let lacking = {
+            let state = self.state.borrow();
+            let maker = |part: &TxPart| if let TxPart::MakeDirectory { uid, .. } = part { Some(*uid) } else { None };
+            let mut makers = request.parts.iter().filter_map(maker);
+            makers.find(|uid| state.prepared(request.tx).is_none() && state.lacks_allowance(*uid))
+        };
+        let Some(uid) = lacking else { return self.tx_prepare(header, request) };
+        let (this, header_) = (Rc::clone(self), *header);
+        Ok(self.start_flow(peer, header, async move {
+            match this.borrow(uid, this.rt.now() + ASK_NS).await {
+                Ok(()) | Err(Status::QuotaExceeded) => {}
+                Err(status) => return Err(status),
+            }
+            match this.tx_prepare(&header_, request)? {
+                Step::WhenDurable(body, lsn) => {
+                    this.shell.wake();
+                    if this.kept(this.engine.make_durable(lsn).await) { Ok(body) } else { Err(Status::Io) }
+                }
+                Step::Answer(body, _) => Ok(body),
+                Step::Later => Err(Status::Busy),
+            }
+        }))
+    }
+
     /// Agrees to a part of a transaction, or refuses.
-    pub(crate) fn tx_prepare(&self, header: &Header, request: TxPrepareRequest) -> Result<Step> {
+    fn tx_prepare(&self, header: &Header, request: TxPrepareRequest) -> Result<Step> {
         let TxPrepareRequest { tx, parts, who, time, client } = request;
         if tx.coordinator == self.shell.identity.server {
             // A coordinator prepares nothing, it decides.

@@ -70,6 +70,9 @@ pub const NOT_ASKED: &[(Op, &str)] = &[
     (Op::RemoveEntries, "it tells how many names are gone, not which: `tests/trees.rs`"),
     (Op::Changes, "watching is no part of a history: `tests/watch.rs`"),
     (Op::Usage, "compared with a walk after every step of a history: `core/namespace/tests/model.rs`"),
+    (Op::SetQuota, "limits are over when they are tested: `nodes/meta-server/tests/quotas.rs`"),
+    (Op::Borrow, "the same"),
+    (Op::Recall, "the same"),
     (Op::ListXattr, "they have one attribute, and ask for its value"),
     (Op::TxStatus, "only after a crash between the phases of a transaction: in some seeds"),
 ];

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use weft_system_tests::{FileSystem, Need, as_user, available, fails, ok, wait_until, weft};
 
+const EDQUOT: i32 = 122;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Inodes and bytes of a user.
 type Taken = (u64, u64);
@@ -96,4 +97,84 @@ fn sums_by_user_are_those_of_a_walk() {
     let key = system.path("others.key");
     ok(weft().args(["key", "add", "others", "--users", "2000-2999", "--output"]).arg(&key).arg("--state").arg(system.state()));
     fails(weft().args(["quota", "list"]).arg(system.state()).arg("--key-file").arg(&key));
+}
+
+/// Makes files with this prefix until that is refused; returns how many, and why.
+fn fill(dir: &Path, prefix: &str) -> (u64, Option<i32>) {
+    for number in 0.. {
+        if let Err(error) = File::create_new(dir.join(format!("{prefix}{number}"))) {
+            return (number, error.raw_os_error());
+        }
+    }
+    unreachable!("names do not end")
+}
+
+fn set(fs: &FileSystem, user: &str, inodes: &str) -> String {
+    ok(weft().args(["quota", "set", "--user", user, "--inodes", inodes]).arg(fs.state()))
+}
+
+#[test]
+fn promise_quota_refuses_through_every_door() {
+    if !available("promise_quota_refuses_through_every_door", &[Need::Root, Need::Fuse]) {
+        return;
+    }
+    let system = FileSystem::mounted(&["--meta", "3", "--data", "2"]);
+    let (mnt, second) = (system.mnt(), system.mount("second", ""));
+    fs::set_permissions(&mnt, PermissionsExt::from_mode(0o777)).unwrap();
+    set(&system, "1001", "40");
+    // Files and directories in directories on all servers, by two mounts at once.
+    let made: u64 = std::thread::scope(|scope| {
+        let makers = [&mnt, &second].map(|root| {
+            scope.spawn(move || {
+                as_user(1001, &[1001], || {
+                    let (mut made, mut refused) = (0, 0);
+                    for number in 0..100 {
+                        let dir = root.join(format!("{} {number}", root.file_name().unwrap().display()));
+                        match fs::create_dir(&dir).and_then(|()| File::create_new(dir.join("file")).inspect_err(|_| made += 1)) {
+                            Ok(_) => made += 2,
+                            Err(error) => {
+                                assert_eq!(error.raw_os_error(), Some(EDQUOT), "{error}");
+                                refused += 1;
+                            }
+                        }
+                    }
+                    assert!(refused > 0);
+                    made
+                })
+            })
+        });
+        makers.into_iter().map(|maker| maker.join().unwrap()).sum()
+    });
+    assert_eq!(made, 40, "exactly at the limit");
+    assert_eq!(told(&system)[&1001].0, 40);
+    as_user(1001, &[1001], || {
+        assert_eq!(symlink("x", mnt.join("link")).unwrap_err().raw_os_error(), Some(EDQUOT));
+        assert_eq!(fs::hard_link(mnt.join("mnt 0/file"), mnt.join("second name")).ok(), Some(()), "a name is no inode");
+        assert!(fs::write(mnt.join("mnt 0/file"), b"content").is_ok(), "what is there may be written");
+        assert!(File::options().create(true).append(true).open(mnt.join("mnt 0/file")).is_ok());
+        // What is removed by one mount may be made by the other at once.
+        fs::remove_file(second.join("second 0/file")).unwrap();
+        File::create_new(mnt.join("after it")).unwrap();
+        assert_eq!(fill(&second, "no"), (0, Some(EDQUOT)));
+    });
+    // Others are not concerned, nor is root.
+    as_user(1002, &[1002], || File::create_new(mnt.join("of another")).unwrap());
+    File::create_new(mnt.join("of root")).unwrap();
+    let words = fails(weft().args(["quota", "set", "--user", "0", "--inodes", "5"]).arg(system.state()));
+    assert!(words.contains("invalid"), "{words}");
+
+    // The limit outlives all servers.
+    for server in ["meta0", "meta1", "meta2"] {
+        system.kill(server);
+    }
+    system.start(&[]);
+    as_user(1001, &[1001], || assert_eq!(fill(&mnt, "no"), (0, Some(EDQUOT))));
+    set(&system, "1001", "45");
+    as_user(1001, &[1001], || assert_eq!(fill(&mnt, "more"), (5, Some(EDQUOT))));
+
+    // Without a mount, and without a kernel.
+    let shown: Value = serde_json::from_str(&ok(weft().args(["quota", "show", "--user", "1001", "--json"]).arg(system.state()))).unwrap();
+    assert_eq!((&shown["inodes"], &shown["inodes_max"]), (&Value::from(45), &Value::from(45)));
+    set(&system, "1001", "none");
+    as_user(1001, &[1001], || assert!((0..20).all(|number| File::create_new(mnt.join(format!("free {number}"))).is_ok())));
 }

@@ -1,24 +1,25 @@
-//! `weft quota`: what users take.
+//! `weft quota`: what users take, and may take.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use serde::Serialize;
 use weft_base::Credentials;
 use weft_host::connect::{Common, Fs};
-use weft_host::output::{Table, print, print_json};
+use weft_host::output::{Table, print, print_json, tell};
 use weft_host::units::human_bytes;
 
-/// Show what users take
+/// Show what users take, and limit it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  weft quota show ~/fs
+  weft quota set ~/fs --user 1000 --inodes 100000
+  weft quota show ~/fs --user 1000
   weft quota list ~/fs
 
 An inode counts for its owner as long as it is there: also in a trash, and without a name as long as somebody
-has it open. Bytes are those of the last close, in whole blocks of 4096, as du(1) counts them.")]
+has it open. Bytes are those of the last close, in whole blocks of 4096, as du(1) counts them. Root is not limited.")]
 pub struct Args {
     #[command(subcommand)]
     what: What,
@@ -26,7 +27,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// What one user takes
+    /// What one user takes and may take
     #[command(after_help = "Example:\n  weft quota show ~/fs --user 1000")]
     Show {
         /// The file system
@@ -39,7 +40,7 @@ enum What {
         #[arg(long)]
         json: bool,
     },
-    /// What everybody takes
+    /// What everybody takes and may take
     #[command(after_help = "Example:\n  weft quota list ~/fs --json")]
     List {
         /// The file system
@@ -49,12 +50,43 @@ enum What {
         #[arg(long)]
         json: bool,
     },
+    /// Limit a user
+    #[command(after_help = "\
+Examples:
+  weft quota set ~/fs --user 1000 --inodes 100000
+  weft quota set ~/fs --user 1000 --inodes none
+
+A limit below what he has takes nothing away: he makes nothing more until he has removed enough. Metadata servers
+that do not answer are told when they are back, within some seconds.")]
+    Set {
+        /// The file system
+        #[arg(value_name = "FS")]
+        fs: OsString,
+        /// The number of the user
+        #[arg(long, value_name = "UID")]
+        user: u32,
+        /// Files, directories, symlinks and so on that he may have; `none`: as many as he likes
+        #[arg(long, value_name = "NUMBER", value_parser = inodes)]
+        inodes: Limit,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Limit(Option<u64>);
+
+fn inodes(text: &str) -> Result<Limit, String> {
+    if text == "none" {
+        return Ok(Limit(None));
+    }
+    text.parse().map(|number| Limit(Some(number))).map_err(|_| "give a number, or `none`".into())
 }
 
 #[derive(Serialize)]
 struct Row {
     user: u32,
     inodes: u64,
+    /// `null`: as many as he likes.
+    inodes_max: Option<u64>,
     bytes: u64,
 }
 
@@ -64,9 +96,9 @@ impl Args {
             What::Show { fs, user, json } => {
                 let fs = Fs::open(&fs, common)?;
                 let user = user.unwrap_or(fs.who.uid);
-                // Who takes nothing is told so.
                 let rows = rows(&fs, &fs.who, user..=user)?;
-                let row = rows.into_iter().next().unwrap_or(Row { user, inodes: 0, bytes: 0 });
+                // Who takes nothing is told so.
+                let row = rows.into_iter().next().unwrap_or(Row { user, inodes: 0, inodes_max: None, bytes: 0 });
                 if json { print_json(&row)? } else { print(&text(&[row]))? }
             }
             What::List { fs, json } => {
@@ -74,20 +106,33 @@ impl Args {
                 let rows = rows(&fs, &Credentials::ROOT, 0..=u32::MAX)?;
                 if json { print_json(&rows)? } else { print(&text(&rows))? }
             }
+            What::Set { fs, user, inodes: Limit(inodes_max) } => {
+                let fs = Fs::open(&fs, common)?;
+                let untold = fs.run(fs.client.set_quota(user, inodes_max)).map_err(|error| anyhow!("{}", fs.why(&error)))?;
+                let limit = inodes_max.map_or("is not limited".into(), |inodes| format!("may have {inodes} inodes"));
+                print(&format!("user {user} {limit}\n"))?;
+                if !untold.is_empty() {
+                    let map = fs.client.map();
+                    let names: Vec<&str> = untold.iter().filter_map(|id| Some(map.server(*id)?.name.as_str())).collect();
+                    tell(&format!("not told yet, they do not answer: {}; they are told when they do", names.join(", ")));
+                }
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 fn rows(fs: &Fs, who: &Credentials, users: std::ops::RangeInclusive<u32>) -> Result<Vec<Row>> {
-    let users = fs.run(fs.client.usage(who, users)).map_err(|error| anyhow::anyhow!("{}", fs.why(&error)))?;
-    Ok(users.into_values().map(|user| Row { user: user.uid, inodes: user.inodes, bytes: user.bytes }).collect())
+    let users = fs.run(fs.client.usage(who, users)).map_err(|error| anyhow!("{}", fs.why(&error)))?;
+    let row = |user: weft_wire::ops::UserUsage| Row { user: user.uid, inodes: user.inodes, inodes_max: user.inodes_max, bytes: user.bytes };
+    Ok(users.into_values().map(row).collect())
 }
 
 fn text(rows: &[Row]) -> String {
-    let mut table = Table::new(&[">user", ">inodes", ">bytes"]);
+    let mut table = Table::new(&[">user", ">inodes", ">at most", ">bytes"]);
     for row in rows {
-        table.row(vec![row.user.to_string(), row.inodes.to_string(), human_bytes(row.bytes)]);
+        let at_most = row.inodes_max.map_or("-".into(), |inodes| inodes.to_string());
+        table.row(vec![row.user.to_string(), row.inodes.to_string(), at_most, human_bytes(row.bytes)]);
     }
     table.render()
 }

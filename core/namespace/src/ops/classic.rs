@@ -89,6 +89,7 @@ impl State {
         let dir = self.classic_directory(request.dir)?;
         self.check_directory(&request.who, request.dir, dir, true)?;
         let handle = self.next_handle();
+        self.check_allowance(request.who.uid)?;
         let inode = Inode::new(FileKind::File, 0, request.who.uid, request.who.gid, dir.layout, cx.now);
         record.changes.push(Change::PutInode { handle, inode: Inode { nlink: 0, flags: FLAGS, ..inode } });
         Ok(ClassicMakeMetafileReply { capability: cx.capability(handle, Rights::MANAGE) })

@@ -38,6 +38,7 @@ impl State {
         }
         self.check_directory(&request.who, dir_handle, dir, true)?;
         let (mut inode, strips) = self.new_inode(cx, request, dir)?;
+        self.check_allowance(inode.uid)?;
         if is_unnamed {
             (inode.nlink, inode.mode) = (0, inode.mode | MODE_UNNAMED);
         }

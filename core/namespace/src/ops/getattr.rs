@@ -1,14 +1,44 @@
 //! GetAttr, for one object or many.
 
-use weft_base::{Handle, Result, Status};
+use weft_base::{Attr, FileKind, Handle, Result, Status};
+use weft_wire::Rights;
 use weft_wire::ops::{FileState, GetAttrManyReply, GetAttrManyRequest};
 
-use crate::{RequestContext, State};
+use crate::{Inode, InodeFlags, RequestContext, State};
 
 /// Objects that may be asked for at once.
 const MANY_MAX: usize = 4096;
 
 impl State {
+    /// The attributes of an object whose inode is `inode`.
+    pub fn attr(&self, handle: Handle, inode: &Inode) -> Attr {
+        let directory = if inode.is_directory() { self.directories.get(&handle) } else { None };
+        let attr = match directory {
+            Some(directory) => Attr {
+                layout: self.hints(handle).apply(inode.layout),
+                ..inode.directory_attr(handle, directory.len(), directory.subdirectories())
+            },
+            None => inode.attr(handle),
+        };
+        Attr { bare: !self.xattrs.has_any(handle), ..attr }
+    }
+
+    /// The attributes, and how to ask the data servers where they know better.
+    pub fn file_state(&self, cx: &RequestContext<'_>, handle: Handle, inode: &Inode) -> FileState {
+        let attr = self.attr(handle, inode);
+        let elsewhere = inode.kind == FileKind::File && (self.opens.has_writer(handle, Some(cx.client)) || self.may_be_written(handle));
+        // How much of its holes is filled while it is written only its data servers know.
+        let is_filled = inode.hole_bytes() > 0 && self.opens.has_writer(handle, None);
+        let is_classic = inode.flags.has(InodeFlags::CLASSIC);
+        // Its client removes what has no name.
+        let rights = if is_classic && inode.nlink == 0 { Rights::READ.with(Rights::MANAGE) } else { Rights::READ };
+        FileState {
+            attr,
+            ask_data: (elsewhere || is_filled || is_classic).then(|| cx.capability(handle, rights)),
+            partitions: inode.is_directory().then(|| self.partitions(handle)),
+        }
+    }
+
     /// The attributes of an object; without links of one that was removed lately and that somebody
     /// may still hold.
     ///

@@ -220,6 +220,12 @@ pub fn replay(records: impl IntoIterator<Item = Bytes>) -> State {
 }
 
 /// What each user takes, as the state has counted it.
+pub fn sums(state: &State) -> Vec<UserUsage> {
+    let users = usage(state).into_iter().filter(|user| user.inodes > 0);
+    users.map(|user| UserUsage { inodes_lent: None, inodes_max: None, ..user }).collect()
+}
+
+/// What each user takes and may take, as the state has counted it.
 pub fn usage(state: &State) -> Vec<UserUsage> {
     state.usage(&UsageRequest { from: 0, to: u32::MAX, who: ROOT }).expect("root may ask").users
 }
@@ -228,7 +234,7 @@ pub fn usage(state: &State) -> Vec<UserUsage> {
 pub fn walked(state: &State) -> Vec<UserUsage> {
     let mut users = std::collections::BTreeMap::<u32, UserUsage>::new();
     for inode in (1..state.next_handle().counter()).filter_map(|counter| state.peek(Handle(counter))) {
-        let user = users.entry(inode.uid).or_insert(UserUsage { uid: inode.uid, inodes: 0, bytes: 0 });
+        let user = users.entry(inode.uid).or_insert(UserUsage { uid: inode.uid, inodes: 0, bytes: 0, inodes_lent: None, inodes_max: None });
         user.inodes += 1;
         user.bytes += inode.attr(TOP).allocated_bytes();
     }

@@ -1,6 +1,6 @@
 //! What users take, and may take.
 
-use weft_base::Credentials;
+use weft_base::{Credentials, ServerId};
 
 use crate::wire_struct;
 
@@ -17,13 +17,13 @@ wire_struct! {
 
     /// What users take.
     pub struct UsageReply {
-        /// Users who take something, ascending: as many as fit.
+        /// Users who take something or are limited, ascending: as many as fit.
         pub users: Vec<UserUsage>,
         /// There are more, from this one on.
         pub next: Option<u32>,
     }
 
-    /// What one user takes on one server.
+    /// What one user takes on one server, and may take.
     pub struct UserUsage {
         /// The user, as the owner of inodes.
         pub uid: u32,
@@ -31,5 +31,56 @@ wire_struct! {
         pub inodes: u64,
         /// Bytes that his files take, in whole blocks, as of the last close.
         pub bytes: u64,
+        /// Inodes that he may have here without asking for more; `None`: the server knows of no
+        /// limit.
+        pub inodes_lent: Option<u64>,
+        /// Told by metadata server 0: inodes that he may have in the file system.
+        pub inodes_max: Option<u64>,
+    }
+
+    /// Limits a user, or ends that.
+    pub struct SetQuotaRequest {
+        /// The user.
+        pub uid: u32,
+        /// Inodes that he may have in the file system; `None`: as many as he likes.
+        pub inodes_max: Option<u64>,
+    }
+
+    /// The limit is kept.
+    pub struct SetQuotaReply {
+        /// Servers that could not be told yet: until they are, they go by what they know.
+        pub untold: Vec<ServerId>,
+    }
+
+    /// A server asks metadata server 0 for inodes for a user.
+    pub struct BorrowRequest {
+        /// Who asks.
+        pub server: ServerId,
+        /// The user.
+        pub uid: u32,
+        /// Inodes of his on that server, also those that are about to be made.
+        pub inodes: u64,
+    }
+
+    /// What it may go by.
+    pub struct BorrowReply {
+        /// Inodes that he may have there; `None`: he is not limited.
+        pub inodes_lent: Option<u64>,
+    }
+
+    /// Metadata server 0 asks a server to give back what a user does not use.
+    pub struct RecallRequest {
+        /// The user.
+        pub uid: u32,
+        /// He is limited from now on; else he is not any more.
+        pub is_limited: bool,
+    }
+
+    /// What is left.
+    pub struct RecallReply {
+        /// Inodes that he has there, or may have there if that is more.
+        pub inodes: u64,
+        /// Some of them are about to go.
+        pub is_leaving: bool,
     }
 }

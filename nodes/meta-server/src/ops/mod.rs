@@ -47,6 +47,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 let this = Rc::clone(self);
                 Ok(self.start_question(peer, header, async move { this.give_names(&request).await.map(|reply| reply.to_bytes()) }))
             }
+            request @ (Request::Borrow(_) | Request::Recall(_) | Request::SetQuota(_)) => {
+                Ok(self.start_question(peer, header, Rc::clone(self).answer_quota(request)))
+            }
             Request::SyncMeta(_) => Ok(self.start_question(peer, header, Rc::clone(self).sync_meta())),
             Request::Reclaim(request) => self.reclaim(header, &request),
             Request::Notices(request) => self.notices(peer, header, &request),
@@ -66,13 +69,18 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             Request::Unlock(request) => self.unlock(header, &request),
             Request::LockTest(request) => self.lock_test(header, &request),
             Request::LockCancel(request) => self.lock_cancel(header, &request),
-            Request::TxPrepare(request) => self.tx_prepare(header, request),
+            Request::TxPrepare(request) => self.tx_prepare_with_more(peer, header, request),
             Request::TxDecide(request) => self.tx_decide(header, &request),
 
             // By reference: most requests come this way, and are large to move.
             ref other => {
-                if let Some(step) = self.answer_alone(header, other) {
-                    return step;
+                match self.answer_alone(header, other) {
+                    Some(Err(Status::QuotaExceeded)) => {
+                        let uid = maker(other).ok_or(Status::QuotaExceeded)?;
+                        return Ok(self.start_flow(peer, header, Rc::clone(self).make_with_more(*header, uid, request)));
+                    }
+                    Some(step) => return step,
+                    None => {}
                 }
                 let this = Rc::clone(self);
                 Ok(self.start_question(peer, header, async move { weft_serving::answer_of_any(&*this, request).await }))
@@ -81,7 +89,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     /// A request that the state alone decides.
-    fn answer_alone(&self, header: &Header, request: &Request) -> Option<Result<Step>> {
+    pub(crate) fn answer_alone(&self, header: &Header, request: &Request) -> Option<Result<Step>> {
         let mut record = Record::default();
         let body = self.state.borrow().decide(&self.context(header.request.client), request, &mut record)?;
         Some(body.and_then(|body| match request.op().changes() {
@@ -156,6 +164,15 @@ fn records_seen(request: &Request) -> usize {
         Request::LookupMany(request) => request.dirs.iter().map(|dir| dir.names.len()).sum(),
         Request::GetAttrMany(request) => request.handles.len(),
         _ => 0,
+    }
+}
+
+/// Whose inode a request makes.
+fn maker(request: &Request) -> Option<u32> {
+    match request {
+        Request::Create(request) => Some(request.who.uid),
+        Request::ClassicMakeMetafile(request) => Some(request.who.uid),
+        _ => None,
     }
 }
 

@@ -109,6 +109,11 @@ fn change_of(dir: Handle, record: &Record) -> DirChange {
     record.changes.iter().rev().find_map(change).unwrap_or(DirChange::NONE)
 }
 
+/// The user for whom a directory is made; root, who is not limited, if none is.
+fn maker(request: &Request) -> u32 {
+    if let Request::Mkdir(request) = request { request.who.uid } else { 0 }
+}
+
 /// The answer to a rename that changes nothing.
 fn nothing_renamed() -> Bytes {
     RenameReply { dir: DirChange::NONE, replaced: false }.to_bytes()
@@ -133,7 +138,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 self.change_and_answer(header, &mut Record::default(), &body);
                 Ok(Step::Answer(body, 0))
             }
-            Planned::Change(change) if self.is_local(&change) => self.change_names_here(header, change),
+            Planned::Change(change) if self.is_local(&change) && !self.state.borrow().lacks_allowance(maker(&request)) => {
+                self.change_names_here(header, change)
+            }
             Planned::Change(_) | Planned::NeedsFacts => {
                 let flow = Rc::clone(self).change_names_flow(*header, request);
                 Ok(self.start_flow(peer, header, flow))
@@ -199,10 +206,15 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Plans and tries until it succeeds, is impossible, or patience ends.
     async fn change_names_flow(self: Rc<Self>, header: Header, request: Request) -> Result<Bytes> {
         let deadline = self.rt.now() + self.config.patience_ns;
-        let mut pause = PAUSE_NS;
+        let (mut pause, maker) = (PAUSE_NS, maker(&request));
         loop {
             match self.try_change_names(&header, &request, deadline).await {
                 Err(Status::Conflict | Status::Busy) => {}
+                // Here; another server has borrowed before it has refused.
+                Err(Status::QuotaExceeded) if self.state.borrow().lacks_allowance(maker) => {
+                    self.borrow(maker, deadline).await?;
+                    continue;
+                }
                 // The client asks again.
                 Err(status) if status.is_transient() => return Err(Status::Busy),
                 result => return result,

@@ -1,6 +1,7 @@
 //! A valid request and reply of every operation, and of every kind of frame.
 
 mod data;
+mod quotas;
 
 use bytes::Bytes;
 use weft_base::{
@@ -50,6 +51,7 @@ impl Subject {
 pub fn requests(about: &Subject) -> Vec<Request> {
     let mut requests = chosen(about);
     requests.extend(data::chosen(about));
+    requests.extend(quotas::chosen());
     // Its map must make sense. A hash that no name has.
     let map = PartitionMap::whole(about.dir.server());
     requests.push(Request::GiveNames(GiveNamesRequest { dir: about.dir, map, first: 1, last: 1, to: ServerId(1), names_max: 1 }));
@@ -186,7 +188,6 @@ fn chosen(about: &Subject) -> Vec<Request> {
         Request::RemoveXattr(RemoveXattrRequest { handle, name: Bytes::from_static(b"user.x"), who: who.clone() }),
         Request::SyncMeta(SyncMetaRequest {}),
         Request::Reclaim(ReclaimRequest { opens: vec![OpenFile { handle, rights: write, open_sequence: 3 }], locks: None, goes_on: None }),
-        Request::Usage(UsageRequest { from: 0, to: 5000, who: who.clone() }),
         Request::Notices(NoticesRequest { session: 3, heard: 5, leaves: false }),
         Request::Changes(ChangesRequest { after: ChangeCursor { log: 7, lsn: 5, segment: 1, offset: 4096 }, wait_ms: 10 }),
         Request::CloseMany(CloseManyRequest {
@@ -342,7 +343,7 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
     let dir = DirChange { version: 3, time: weft_base::WallTime(4) };
     let left = LeftEntry { name: Bytes::from_static(b"left"), handle, kind: FileKind::Directory, why: Status::NotEmpty.code() };
     let found = FoundName { handle, kind, state: state_given.clone(), read: Some(about.capability(Rights::READ)) };
-    vec![
+    let mut all = vec![
         with_number(Op::Ping, &info.to_bytes()),
         with_number(Op::GetMap, &GetMapReply { map: map.clone(), name_key: NameKey([6; 16]) }.to_bytes()),
         with_number(Op::Meet, &MeetReply { birth: 9, epoch: 1, map: Some(map), server: None }.to_bytes()),
@@ -397,7 +398,6 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
             }
             .to_bytes(),
         ),
-        with_number(Op::Usage, &UsageReply { users: vec![UserUsage { uid: 7, inodes: 2, bytes: 8192 }], next: Some(9) }.to_bytes()),
         with_number(Op::TxPrepare, &TxPrepareReply { handles: Ok(vec![handle, Handle(0)]) }.to_bytes()),
         with_number(Op::TxStatus, &TxStatusReply { committed: Some(true) }.to_bytes()),
         with_number(Op::Parent, &ParentReply { parent: ROOT_HANDLE }.to_bytes()),
@@ -412,7 +412,9 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         with_number(Op::ObjectStat, &ObjectStatReply { size: 1, allocated_bytes: 4096, mtime: DataTime { epoch: 2, at: time } }.to_bytes()),
         with_number(Op::Live, &live.to_bytes()),
         with_number(Op::GetKeys, &GetKeysReply { fingerprint: 6, total_bytes: 12, piece: b"weft keys 1\n".to_vec() }.to_bytes()),
-    ]
+    ];
+    all.extend(quotas::replies());
+    all
 }
 
 /// Some whole frames.

@@ -21,6 +21,8 @@ mod kind {
     pub(super) const LOCKER: u8 = 10;
     pub(super) const HOLDER: u8 = 11;
     pub(super) const PARTITION: u8 = 12;
+    pub(super) const LIMIT: u8 = 13;
+    pub(super) const LOAN: u8 = 14;
 }
 
 /// What a change does to a database.
@@ -95,6 +97,10 @@ pub(crate) fn rows_of(change: &Change, mut put: impl FnMut(Owner, RowChange)) {
         Change::DeleteHolder { client } => put(Server, Delete(of_holder(*client))),
         // Contents are nothing that these engines keep.
         Change::PutContent { .. } => {}
+        Change::PutLimit { uid, .. } => put(Server, Put([&[kind::LIMIT][..], &uid.to_be_bytes()].concat(), value(change))),
+        Change::PutLoan { uid, server, .. } => {
+            put(Server, Put([&[kind::LOAN][..], &uid.to_be_bytes(), &server.0.to_be_bytes()].concat(), value(change)));
+        }
         Change::PutCounter { .. } => put(Server, Put(vec![kind::COUNTER], value(change))),
     }
 }

@@ -1,0 +1,303 @@
+//! Limits of users: who may make how much where.
+//!
+//! ```text
+//! a server                                     metadata server 0: limits, and what it has lent
+//!   allowance used up
+//!   Borrow ─────────────────────────────────────▶ enough left: half of it, divided by the servers
+//!                                                  too little left:
+//!        ◀──────────────────────────────── Recall    every other server gives back what it
+//!   lowers its allowance (durably) ────────────▶    does not use
+//!                                                  journals the loan (durably)
+//!        ◀────────────────────────────── allowance, or QuotaExceeded
+//! ```
+//! The allowance of a server is never more than metadata server 0 believes that it has lent: what
+//! it lends is durable before it leaves, what a server gives back is durable before it says so, and
+//! an answer to a Borrow from before a Recall counts no longer. So whatever crashes, and whatever a
+//! power cut takes, too much may seem to be lent, never too little.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use weft_base::{MILLISECOND, Nanos, Result, SECOND, ServerId, Status};
+use weft_namespace::{Change, Record};
+use weft_rt::{ServerRuntime, join_all};
+use weft_wire::Wire;
+use weft_wire::ops::{BorrowReply, BorrowRequest, RecallReply, RecallRequest, SetQuotaReply, SetQuotaRequest};
+use weft_wire::{Header, Op, Request};
+
+use crate::engine::Engine;
+use crate::loans::Asked;
+use crate::server::Server;
+use crate::step::Step;
+
+/// The server that keeps the limits.
+const HOME: ServerId = ServerId(0);
+/// How long the home waits for a server to give back, in nanoseconds.
+const RECALL_NS: u64 = SECOND;
+/// How long an inode that is about to be removed is waited for before somebody is refused.
+const LEAVING_NS: u64 = SECOND;
+/// Between two looks whether it is removed.
+const LEAVING_PAUSE_NS: u64 = 20 * MILLISECOND;
+/// How long a server waits for the home: several of the above.
+const BORROW_NS: u64 = 4 * SECOND;
+/// Between two attempts to tell a server of a limit, or to take back what is beyond one.
+const SETTLE_PAUSE_NS: u64 = SECOND;
+/// Users with a limit, at most.
+const LIMITS_MAX: usize = 1 << 16;
+/// In a record: no limit, no loan.
+const NONE: u64 = u64::MAX;
+
+impl<R: ServerRuntime, E: Engine> Server<R, E> {
+    // ---- A server with an allowance
+    // ---------------------------------------------------------------------------------------------
+
+    /// Goes on with a request that would make more than this user may have here.
+    pub(crate) async fn make_with_more(self: Rc<Self>, header: Header, uid: u32, request: Request) -> Result<Bytes> {
+        let deadline = self.rt.now() + self.config.patience_ns;
+        loop {
+            self.borrow(uid, deadline).await?;
+            match self.answer_alone(&header, &request).ok_or(Status::NotSupported)? {
+                // Somebody else was faster.
+                Err(Status::QuotaExceeded) => {}
+                Ok(Step::Answer(body, _)) => return Ok(body),
+                Ok(_) => return Err(Status::Busy),
+                Err(status) => return Err(status),
+            }
+        }
+    }
+
+    /// Sees to it that a user may make something here.
+    ///
+    /// # Errors
+    /// [`Status::QuotaExceeded`]; [`Status::Busy`] if the home does not answer.
+    pub(crate) async fn borrow(&self, uid: u32, deadline: Nanos) -> Result<()> {
+        let loans = &self.background.loans;
+        let begun = loans.asked(uid).begun;
+        let leaves_by = self.rt.now() + LEAVING_NS;
+        while self.state.borrow().lacks_allowance(uid) {
+            if self.rt.now() >= deadline {
+                return Err(Status::Busy);
+            }
+            let changed = loans.changed.wait();
+            let asked = loans.asked(uid);
+            if asked.is_asking {
+                changed.await;
+            } else if asked.refused <= begun {
+                self.ask_home(uid, asked).await?;
+            } else if self.rt.now() < leaves_by && self.state.borrow().is_leaving(uid) {
+                self.background.reap.notify();
+                self.rt.sleep_until(self.rt.now() + LEAVING_PAUSE_NS).await;
+            } else {
+                return Err(Status::QuotaExceeded);
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask_home(&self, uid: u32, before: Asked) -> Result<()> {
+        let number = before.begun + 1;
+        self.background.loans.note(uid, |asked| (asked.begun, asked.is_asking) = (number, true));
+        let server = self.config.serving.server;
+        let request = BorrowRequest { server, uid, inodes: self.state.borrow().allowance(uid).0 };
+        let answer = match server == HOME {
+            true => self.lend(&request).await,
+            false => self.shell.caller.call(HOME, &request, self.rt.now() + BORROW_NS).await,
+        };
+        let still_counts = self.background.loans.asked(uid).recalls == before.recalls;
+        self.background.loans.note(uid, |asked| {
+            asked.is_asking = false;
+            if answer == Err(Status::QuotaExceeded) {
+                asked.refused = number;
+            }
+        });
+        if let Ok(BorrowReply { inodes_lent }) = answer
+            && still_counts
+            && self.state.borrow().allowance(uid).1 != inodes_lent
+        {
+            self.keep_loan(uid, server, inodes_lent.unwrap_or(NONE));
+        }
+        self.background.loans.changed.notify();
+        match answer {
+            Ok(_) | Err(Status::QuotaExceeded) => Ok(()),
+            // The client asks again.
+            Err(_) => Err(Status::Busy),
+        }
+    }
+
+    /// Gives back what a user does not use here.
+    async fn give_back(&self, request: &RecallRequest) -> Result<RecallReply> {
+        let RecallRequest { uid, is_limited } = *request;
+        self.check_room_of(Op::Recall)?;
+        self.background.loans.note(uid, |asked| asked.recalls += 1);
+        let (inodes, allowance) = self.state.borrow().allowance(uid);
+        let left = if is_limited { Some(allowance.map_or(inodes, |allowance| allowance.min(inodes))) } else { None };
+        if left != allowance {
+            self.keep_loan(uid, self.config.serving.server, left.unwrap_or(NONE));
+        }
+        let is_leaving = self.state.borrow().is_leaving(uid);
+        self.sync_loans().await?;
+        Ok(RecallReply { inodes, is_leaving })
+    }
+
+    fn keep_loan(&self, uid: u32, server: ServerId, inodes: u64) {
+        self.change_in_flow(&mut Record { changes: vec![Change::PutLoan { uid, server, inodes }], open: None });
+    }
+
+    /// Whatever is promised otherwise: others rely on it.
+    async fn sync_loans(&self) -> Result<()> {
+        self.shell.wake();
+        if self.kept(self.engine.sync_through(self.engine.last()).await) { Ok(()) } else { Err(Status::Io) }
+    }
+
+    // ---- The home
+    // ---------------------------------------------------------------------------------------------
+
+    /// Lends a server inodes for a user.
+    async fn lend(&self, request: &BorrowRequest) -> Result<BorrowReply> {
+        let BorrowRequest { server, uid, inodes } = *request;
+        if self.config.serving.server != HOME {
+            return Err(Status::WrongServer);
+        }
+        self.check_room_of(Op::Borrow)?;
+        let _held = self.background.loans.hold(uid).await;
+        let until = self.rt.now() + LEAVING_NS;
+        let servers = self.state.borrow().placement().meta.clone();
+        loop {
+            let Some(inodes_max) = self.state.borrow().inodes_max(uid) else { return Ok(BorrowReply { inodes_lent: None }) };
+            let lent = self.state.borrow().lent(uid);
+            // What a server has of which nothing is known may be all that there is.
+            let unknown: Vec<ServerId> = servers.iter().copied().filter(|other| *other != server && !lent.contains_key(other)).collect();
+            if !unknown.is_empty() {
+                let (silent, _) = self.recall(uid, unknown).await;
+                if silent.is_empty() { continue } else { return Err(Status::Busy) }
+            }
+            let here = lent.get(&server).copied().unwrap_or(0);
+            let left = inodes_max.saturating_sub(lent.values().sum());
+            let needed = (inodes + 1).saturating_sub(here);
+            if needed <= left {
+                let more = if needed == 0 { 0 } else { needed.max(left / (2 * servers.len().max(1) as u64)) };
+                if more > 0 {
+                    self.keep_loan(uid, server, here + more);
+                }
+                self.sync_loans().await?;
+                return Ok(BorrowReply { inodes_lent: Some(here + more) });
+            }
+            let others = lent.keys().copied().filter(|other| *other != server).collect();
+            let (_, is_leaving) = self.recall(uid, others).await;
+            let left = inodes_max.saturating_sub(self.state.borrow().lent(uid).values().sum());
+            if needed > left {
+                if !is_leaving || self.rt.now() >= until {
+                    return Err(Status::QuotaExceeded);
+                }
+                self.rt.sleep_until(self.rt.now() + LEAVING_PAUSE_NS).await;
+            }
+        }
+    }
+
+    /// Takes back from these servers what a user does not use there, or tells them that he is
+    /// limited, or no longer. Returns those that have not answered, and whether something of his is
+    /// about to go.
+    async fn recall(&self, uid: u32, servers: Vec<ServerId>) -> (Vec<ServerId>, bool) {
+        let request = RecallRequest { uid, is_limited: self.state.borrow().inodes_max(uid).is_some() };
+        let (request, deadline) = (&request, self.rt.now() + RECALL_NS);
+        let ask = |server: ServerId| async move {
+            match server == self.config.serving.server {
+                true => self.give_back(request).await,
+                false => self.shell.caller.call(server, request, deadline).await,
+            }
+        };
+        let answers = join_all(servers.iter().map(|server| ask(*server))).await;
+        let (mut silent, mut is_leaving) = (Vec::new(), false);
+        for (server, answer) in servers.into_iter().zip(answers) {
+            match answer {
+                Ok(reply) => {
+                    is_leaving |= reply.is_leaving;
+                    self.keep_loan(uid, server, if request.is_limited { reply.inodes } else { NONE });
+                }
+                Err(_) => silent.push(server),
+            }
+        }
+        (silent, is_leaving)
+    }
+
+    /// Tells servers what they do not know yet of a user's limit, and takes back what is beyond it.
+    /// Returns those that have not answered.
+    async fn settle_user(&self, uid: u32) -> Vec<ServerId> {
+        let _held = self.background.loans.hold(uid).await;
+        let servers = self.unsettled_servers(uid);
+        let (silent, _) = self.recall(uid, servers).await;
+        if self.unsettled_servers(uid).is_empty() {
+            self.background.loans.unsettled.borrow_mut().remove(&uid);
+        } else {
+            self.background.loans.unsettled.borrow_mut().insert(uid);
+        }
+        silent
+    }
+
+    /// The servers that must hear something of a user.
+    fn unsettled_servers(&self, uid: u32) -> Vec<ServerId> {
+        let state = self.state.borrow();
+        let lent = state.lent(uid);
+        match state.inodes_max(uid) {
+            None => lent.into_keys().collect(),
+            Some(inodes_max) if lent.values().sum::<u64>() > inodes_max => state.placement().meta.clone(),
+            Some(_) => state.placement().meta.iter().copied().filter(|server| !lent.contains_key(server)).collect(),
+        }
+    }
+
+    /// Limits a user, or ends that.
+    async fn set_quota(&self, request: &SetQuotaRequest) -> Result<SetQuotaReply> {
+        let SetQuotaRequest { uid, inodes_max } = *request;
+        if self.config.serving.server != HOME {
+            return Err(Status::WrongServer);
+        }
+        if uid == 0 || inodes_max == Some(NONE) {
+            return Err(Status::Invalid);
+        }
+        self.check_room_of(Op::SetQuota)?;
+        if inodes_max.is_some() && self.state.borrow().limited_users().len() >= LIMITS_MAX {
+            return Err(Status::NoSpace);
+        }
+        {
+            let _held = self.background.loans.hold(uid).await;
+            let changes = vec![Change::PutLimit { uid, inodes: inodes_max.unwrap_or(NONE) }];
+            self.change_in_flow(&mut Record { changes, open: None });
+            self.sync_loans().await?;
+        }
+        Ok(SetQuotaReply { untold: self.settle_user(uid).await })
+    }
+
+    /// After a start, or when servers have joined.
+    pub(crate) fn look_at_quotas(&self) {
+        if self.config.serving.server == HOME {
+            let users = self.state.borrow().limited_users();
+            self.background.loans.unsettled.borrow_mut().extend(users.into_iter().filter(|uid| !self.unsettled_servers(*uid).is_empty()));
+        }
+    }
+
+    /// To be called now and then.
+    pub(crate) fn settle_quotas(self: &Rc<Self>) {
+        if !self.background.loans.unsettled.borrow().is_empty() && !self.background.loans.is_settling.replace(true) {
+            self.rt.spawn(Rc::clone(self).settle_flow());
+        }
+    }
+
+    async fn settle_flow(self: Rc<Self>) {
+        let users = self.background.loans.unsettled.borrow().clone();
+        for uid in users {
+            self.settle_user(uid).await;
+        }
+        self.rt.sleep_until(self.rt.now() + SETTLE_PAUSE_NS).await;
+        self.background.loans.is_settling.set(false);
+    }
+
+    /// The answer to a request about limits.
+    pub(crate) async fn answer_quota(self: Rc<Self>, request: Request) -> Result<Bytes> {
+        Ok(match request {
+            Request::Borrow(request) => self.lend(&request).await?.to_bytes(),
+            Request::Recall(request) => self.give_back(&request).await?.to_bytes(),
+            Request::SetQuota(request) => self.set_quota(&request).await?.to_bytes(),
+            _ => return Err(Status::NotSupported),
+        })
+    }
+}
