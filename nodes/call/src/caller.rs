@@ -224,7 +224,10 @@ impl<R: Runtime> Caller<R> {
             if !status.is_transient() || resume_at >= deadline {
                 return Err(status);
             }
-            let _pause = weft_trace::span(weft_trace::event::CLIENT_PAUSE);
+            let mut pause = weft_trace::span(weft_trace::event::CLIENT_PAUSE);
+            if broken {
+                pause.peer(server.0).range(u64::from(op.code()), 0);
+            }
             self.rt.sleep_until(resume_at).await;
             self.rt.pass(FaultPoint::ClientRetry).await;
         }

@@ -20,6 +20,7 @@ mod random;
 pub mod socket;
 mod uring;
 mod user;
+pub mod verdict;
 
 pub use filesystem::FileSystem;
 pub use machine::Machine;

@@ -17,6 +17,8 @@ pub enum Need {
     Root,
     /// Root may attach images of disks (`mount -o loop`) and `mkfs.ext4` is installed.
     LoopDevice,
+    /// Root may make control groups (version 1) of this kind.
+    ControlGroup(&'static str),
     /// At least this release of Linux.
     Kernel(u32, u32),
     /// Programs that are installed, by name.
@@ -45,6 +47,8 @@ fn missing(need: Need) -> Option<String> {
             let there = Path::new("/dev/loop-control").exists();
             if there { missing(Need::Programs(&["mkfs.ext4", "mount", "umount"])) } else { Some("there are no loop devices".into()) }
         }),
+        Need::ControlGroup(kind) => missing(Need::Root)
+            .or_else(|| (!crate::verdict::Limited::is_there(kind)).then(|| format!("there are no control groups {kind} of version 1"))),
         Need::Kernel(major, minor) => {
             let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
             let mut numbers = release.split(|byte: char| !byte.is_ascii_digit()).map(|digits| digits.parse().unwrap_or(0));

@@ -1,48 +1,22 @@
 //! Faults that are put in from outside into a file system of real processes: the verdict names
 //! cause and place first. The same in virtual time, with more of them, is in
-//! `tests/sim/tests/verdicts.rs`. No time is compared: the machine may be busy.
+//! `tests/sim/tests/verdicts.rs`, those that need
+//! root in `faults.rs`. No time is compared: the machine may be busy.
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use serde_json::Value;
-use weft_system_tests::{FileSystem, Need, available, weft};
+use weft_system_tests::verdict::{Round, told_of};
+use weft_system_tests::{FileSystem, Need, available};
 
-/// What a thread of the program does until it is told to stop.
-type Round = fn(&Path, u32);
-
-/// The verdict on a recording while four threads do that, each in a directory of its own, and
-/// `trouble` happens.
+/// The verdict on a recording while four threads do that.
 fn told(fs: &FileSystem, round: Round, trouble: impl FnOnce(&dyn Fn(Duration) -> bool)) -> Vec<Value> {
-    let stop = AtomicBool::new(false);
-    let dirs: Vec<PathBuf> = (0..4).map(|thread| fs.mnt().join(format!("d{thread}"))).collect();
-    dirs.iter().for_each(|dir| fs::create_dir_all(dir).expect("a directory"));
-    let out = std::thread::scope(|scope| {
-        for dir in &dirs {
-            let stop = &stop;
-            scope.spawn(move || (0..).take_while(|_| !stop.load(Ordering::Relaxed)).for_each(|number| round(dir, number)));
-        }
-        let mut recording: Command = weft();
-        recording.arg("explain").arg(fs.state()).args(["--seconds", "1.5", "--json"]).stdout(Stdio::piped());
-        let recording = recording.spawn().expect("weft is there");
-        let recorded = scope.spawn(move || recording.wait_with_output().expect("it ends"));
-        // True until the recording is over.
-        trouble(&|pause| {
-            std::thread::sleep(pause);
-            !recorded.is_finished()
-        });
-        let out = recorded.join().expect("no panic");
-        stop.store(true, Ordering::Relaxed);
-        out
-    });
-    let report: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|error| panic!("{error}: {out:?}"));
-    report["verdict"].as_array().expect("a list").clone()
+    told_of(fs, (4, "1.5"), round, trouble)
 }
 
 #[track_caller]

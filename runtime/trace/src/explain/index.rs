@@ -251,9 +251,21 @@ impl<'a> Index<'a> {
         found
     }
 
+    /// From the first to the last record of clients, if there are any: a server that is slow begins
+    /// and ends later, and nobody knows what was asked meanwhile.
+    pub fn recorded_of_clients(&self) -> Interval {
+        let is_client = |number: &usize| self.merged.nodes[*number].server.is_none() && self.nodes[*number].recorded.is_some();
+        let clients: Vec<usize> = (0..self.nodes.len()).filter(is_client).collect();
+        if clients.is_empty() { self.recorded() } else { self.recorded_by(clients.into_iter()) }
+    }
+
     /// From the first to the last record of all nodes.
     pub fn recorded(&self) -> Interval {
-        let all = || self.nodes.iter().filter_map(|node| node.recorded);
+        self.recorded_by(0..self.nodes.len())
+    }
+
+    fn recorded_by(&self, nodes: impl Iterator<Item = usize> + Clone) -> Interval {
+        let all = || nodes.clone().filter_map(|number| self.nodes[number].recorded);
         (all().map(|range| range.0).min().unwrap_or(0), all().map(|range| range.1).max().unwrap_or(0))
     }
 

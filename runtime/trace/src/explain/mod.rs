@@ -132,6 +132,8 @@ pub struct Analysis<'a> {
     means: means::Means,
     /// The first and the last moment of all records.
     recorded: (i64, i64),
+    /// The same of clients.
+    recorded_of_clients: (i64, i64),
 }
 
 /// Operations that are split at once.
@@ -179,7 +181,7 @@ impl<'a> Analysis<'a> {
             let moved = |one: ClientOperation| ClientOperation { segments: one.segments.start + before..one.segments.end + before, ..one };
             operations.extend(part.into_iter().map(moved));
         }
-        let (orphans, recorded) = (index.orphans, index.recorded());
+        let (orphans, recorded, recorded_of_clients) = (index.orphans, index.recorded(), index.recorded_of_clients());
         let (open, unanswered) = (unfinished::open_operations(&index), unfinished::unanswered(&index));
         let last_answer = |call: &unfinished::Unanswered| Some((call.server, index.last_answer(call.server)?));
         let last_answers = unanswered.iter().filter_map(last_answer).collect();
@@ -197,6 +199,7 @@ impl<'a> Analysis<'a> {
             refused,
             means,
             recorded,
+            recorded_of_clients,
         }
     }
 

@@ -123,7 +123,7 @@ pub(super) fn explain(analysis: &Analysis<'_>, (from_ns, to_ns): (i64, i64), sus
     let covered = covered(tallies.iter().map(|tally| tally.stages[Stage::Unseen as usize]).sum(), dur_ns);
     let mut unfinished: Vec<&Open> = analysis.open.iter().filter(|open| open.start_ns >= from_ns && open.start_ns < to_ns).collect();
     unfinished.sort_by(|a, b| b.row.seconds.total_cmp(&a.row.seconds));
-    let recorded = (analysis.recorded.0.max(from_ns), analysis.recorded.1.min(to_ns));
+    let recorded = (analysis.recorded_of_clients.0.max(from_ns), analysis.recorded_of_clients.1.min(to_ns));
     let of_operations =
         operations.iter().map(|operation| (operation.start_ns, operation.start_ns.saturating_add_unsigned(operation.dur_ns)));
     let wall = Wall::new(recorded, of_operations.chain(unfinished.iter().map(|open| (open.start_ns, open.end_ns))));

@@ -8,6 +8,7 @@ use weft_wire::Op;
 
 use super::Analysis;
 use super::index::{Index, is_call};
+use crate::event::CLIENT_PAUSE;
 use crate::record::{Body, Span, flags};
 
 /// An operation that was not over when the recording ended.
@@ -26,6 +27,8 @@ pub struct Unfinished {
     pub inside: String,
     /// The server that it was waiting for at last.
     pub server: Option<String>,
+    /// It waits for a lock (`flock`, `fcntl`) that another program holds.
+    pub for_lock: bool,
     /// The server that it had asked, and that waits for the other one itself.
     pub through: Option<String>,
 }
@@ -83,10 +86,19 @@ pub(super) fn open_operations(index: &Index<'_>) -> Vec<Open> {
         let inside = index.event(innermost);
         // Between two attempts it still waits for the server of the one before.
         let call = index.children(*root).iter().rev().map(|child| index.event(*child)).find(is_call);
-        let server = [Some(inside.clone()), call].into_iter().flatten().find(is_call).and_then(|call| match &call.record.body {
-            Body::Span(span) if call.record.flags & flags::OPEN != 0 => Some(server_name(span.peer)),
+        let asked = [Some(inside.clone()), call].into_iter().flatten().find(is_call).and_then(|call| match &call.record.body {
+            Body::Span(span) if call.record.flags & flags::OPEN != 0 => Some((server_name(span.peer), asks_for_lock(span))),
             _ => None,
         });
+        let (mut server, for_lock) = asked.map_or((None, false), |(server, for_lock)| (Some(server), for_lock));
+        // A server that cannot be reached is asked again and again, with pauses.
+        let last = index.children(innermost).last().map(|child| index.event(*child));
+        let paused = [Some(inside.clone()), last].into_iter().flatten().find(|event| event.record.event == CLIENT_PAUSE);
+        let unreachable = paused.and_then(|pause| match &pause.record.body {
+            Body::Span(span) if server.is_none() && span.off != 0 => Some((pause.record.event, span.peer)),
+            _ => None,
+        });
+        server = server.or_else(|| unreachable.map(|(_, peer)| server_name(peer)));
         Open {
             start_ns: event.start_ns,
             end_ns: event.end_ns(),
@@ -95,8 +107,9 @@ pub(super) fn open_operations(index: &Index<'_>) -> Vec<Open> {
                 client: merged.nodes[event.node].name.clone(),
                 object: index.object(*root),
                 seconds: event.dur_ns as f64 / 1e9,
-                inside: merged.nodes[inside.node].events.name(inside.record.event),
+                inside: merged.nodes[inside.node].events.name(unreachable.map_or(inside.record.event, |(event, _)| event)),
                 server,
+                for_lock,
                 through: None,
             },
         }
@@ -135,11 +148,15 @@ const LOCK_NS: u64 = 3_000_000_000;
 
 /// Such a request waits at a server that is well.
 fn waits_for_lock(call: &Span, dur_ns: u64) -> bool {
-    call.off == u64::from(Op::Lock.code()) && dur_ns < LOCK_NS
+    asks_for_lock(call) && dur_ns < LOCK_NS
+}
+
+fn asks_for_lock(call: &Span) -> bool {
+    call.off == u64::from(Op::Lock.code())
 }
 
 /// Less than this may be the way of the last requests of a recording.
-const SILENT_NS: u64 = 250_000_000;
+pub(super) const SILENT_NS: u64 = 250_000_000;
 
 impl Analysis<'_> {
     /// The servers that owe answers to requests which began in the window, the longest silence

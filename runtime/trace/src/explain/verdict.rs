@@ -7,6 +7,7 @@ use weft_base::{ServerId, ServerRole, Status};
 use super::report::Explanation;
 use super::signs::{self, Pieces};
 use super::suspect::{Named, Place, Suspect};
+use super::unfinished::SILENT_NS;
 use super::wall::is_work;
 use super::{Analysis, ClientOperation};
 use crate::Stage;
@@ -30,6 +31,9 @@ const PIECES_MIN: u64 = 100;
 const SLOW_LINK_US: f64 = 1_000.0;
 /// Places that all have this share of the time on the wall cannot do much more.
 const FULL: f64 = 0.8;
+
+const OF_LOCKS: &str = "Do: hold locks (`flock`, `fcntl`) for a shorter time, or lock ranges that do not overlap; the file system grants them at \
+                        once when they are free";
 
 /// What kind of thing limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -122,9 +126,12 @@ pub(super) fn verdicts(explanation: &Explanation, known: &Known<'_>) -> Vec<Find
     let wall = &explanation.wall;
     let mut found: Vec<Finding> = silent(explanation, known);
     found.extend(refusals(explanation, known));
-    found.extend((!explanation.unfinished.is_empty()).then(|| unfinished(explanation)));
+    // Something is always under way when a recording ends.
+    let is_long = explanation.unfinished.first().is_some_and(|longest| longest.seconds * 1e9 >= SILENT_NS as f64);
+    let mut open = (is_long || explanation.operations == 0 && !explanation.unfinished.is_empty()).then(|| unfinished(explanation));
     if explanation.operations == 0 {
         let what = if explanation.unfinished.is_empty() { "No operation was under way" } else { "No operation ended" };
+        found.extend(open);
         let sentence = format!("{what} in the {:.2} s that were recorded", wall.recorded_seconds);
         found.push(Finding::new(Cause::NoOperation, 1.0, sentence, ""));
         return found;
@@ -150,12 +157,37 @@ pub(super) fn verdicts(explanation: &Explanation, known: &Known<'_>) -> Vec<Find
         let of_programs = [limit, small_pieces(explanation, known), few(explanation, known)];
         found.extend(of_programs.into_iter().flatten().take(2));
     }
+    // A server that answers others is only slow: what is slow there says more than that it is.
+    let slow = explanation.silent.iter().filter(|silent| silent.answers_others && silent.behind.is_none());
+    let is_why = |place: &Finding, server: &str| place.place.as_deref() == Some(server) && is_reason(place.cause) && place.share >= MUCH;
+    let why = slow.filter_map(|silent| places.iter().position(|place| is_why(place, &silent.server))).min();
+    if let Some(why) = why {
+        found.insert(0, places.remove(why));
+    }
+    // What is slow for longer than the oldest operation waits is why that waits.
+    let is_more = |open: &Finding| places.first().is_some_and(|first| is_reason(first.cause) && first.share > open.share);
+    if open.as_ref().is_some_and(is_more) {
+        found.push(places.remove(0));
+    }
+    if let Some(open) = open.take() {
+        let after = found.iter().take_while(|one| is_first(one.cause)).count();
+        found.insert(after, open);
+    }
     found.append(&mut places);
     if found.is_empty() {
         let sentence = format!("No place has {:.0} % of the time: nothing stands out", WORTH * 100.0);
         found.push(Finding::new(Cause::Nothing, 0.0, sentence, ""));
     }
     found
+}
+
+/// Before anything else.
+fn is_first(cause: Cause) -> bool {
+    is_reason(cause) || matches!(cause, Cause::NoAnswer | Cause::DiskFull | Cause::DiskErrors)
+}
+
+fn is_reason(cause: Cause) -> bool {
+    matches!(cause, Cause::Disk | Cause::Processor | Cause::Link)
 }
 
 fn silent(explanation: &Explanation, known: &Known<'_>) -> Vec<Finding> {
@@ -197,6 +229,22 @@ fn unfinished(explanation: &Explanation) -> Finding {
         None if longest.inside == longest.operation => "no record says what it waits for".to_string(),
         None => format!("it is in {}", longest.inside),
     };
+    let share = explanation.wall.share(longest.seconds);
+    if let (true, Some(server)) = (longest.for_lock, &longest.server) {
+        let sentence = format!(
+            "Programs wait for locks that others hold, at {server}: {} for one when the recording ended, the longest for {:.3} s",
+            if all.len() == 1 { "1 waited".to_string() } else { format!("{} waited", all.len()) },
+            longest.seconds
+        );
+        return Finding::new(Cause::ApplicationLock, share, sentence, OF_LOCKS).at(Stage::Lock, server);
+    }
+    if let (true, Some(server)) = (longest.inside == "client.pause", &longest.server) {
+        let sentence = format!(
+            "{server} cannot be reached: {} by {} has asked it again and again for {:.3} s",
+            longest.operation, longest.client, longest.seconds
+        );
+        return Finding::new(Cause::NoAnswer, share, sentence, advice(Stage::NoAnswer)).at(Stage::Retry, server);
+    }
     let were = if all.len() == 1 { "operation was" } else { "operations were" };
     let sentence = format!(
         "{} {were} not over when the recording ended; the longest, {} by {}, had run for {:.3} s: {waits}",
@@ -205,7 +253,7 @@ fn unfinished(explanation: &Explanation) -> Finding {
         longest.client,
         longest.seconds
     );
-    Finding::new(Cause::Unfinished, explanation.wall.share(longest.seconds), sentence, "")
+    Finding::new(Cause::Unfinished, share, sentence, "")
 }
 
 /// What is the matter at a place, and how much of the time on the wall waits there.
@@ -248,9 +296,7 @@ fn cause(known: &Known<'_>, named: &Named, share: f64) -> (Cause, String, &'stat
             (Cause::Link, format!("The link of {place} is slow"), usual)
         }
         (Stage::Lock, Some(_)) if signs::asks_for_lock(named.event) => {
-            let advice = "Do: hold locks (`flock`, `fcntl`) for a shorter time, or lock ranges that do not overlap; the file system grants them at \
-                          once when they are free";
-            (Cause::ApplicationLock, format!("Programs wait for locks that others hold, at {place}"), advice)
+            (Cause::ApplicationLock, format!("Programs wait for locks that others hold, at {place}"), OF_LOCKS)
         }
         (Stage::Lock, Some(_)) if signs::changes_names(named.event) => (Cause::HotDirectory, of_directory(known, server, place), usual),
         (Stage::ServerQueue | Stage::Cpu, Some(server)) if has_most_work(known, server) => {
