@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::document::{Choices, Document, Table, text};
 
 /// Plans and profiles that are part of the program: they work without any file.
-const BUILT_IN: [(&str, &str); 45] = [
+const BUILT_IN: [(&str, &str); 46] = [
     ("plans/directory-hints.toml", include_str!("../../plans/directory-hints.toml")),
     ("plans/engines.toml", include_str!("../../plans/engines.toml")),
     ("plans/creates-engines.toml", include_str!("../../plans/creates-engines.toml")),
@@ -23,6 +23,7 @@ const BUILT_IN: [(&str, &str); 45] = [
     ("plans/checkpoints.toml", include_str!("../../plans/checkpoints.toml")),
     ("plans/weft-creates.toml", include_str!("../../plans/weft-creates.toml")),
     ("plans/split-creates.toml", include_str!("../../plans/split-creates.toml")),
+    ("plans/crowded-directory.toml", include_str!("../../plans/crowded-directory.toml")),
     ("plans/weft-lists-2009.toml", include_str!("../../plans/weft-lists-2009.toml")),
     ("plans/read-many.toml", include_str!("../../plans/read-many.toml")),
     ("plans/weft-streams.toml", include_str!("../../plans/weft-streams.toml")),

@@ -10,6 +10,7 @@ mod client;
 mod error;
 mod files;
 mod flow;
+mod gate;
 mod knowledge;
 mod leases;
 mod locks;

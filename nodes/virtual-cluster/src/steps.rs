@@ -78,7 +78,12 @@ impl Driver<'_> {
     fn step(&mut self, step: WorkStep) -> Result<PhaseReport, VirtualError> {
         match step {
             WorkStep::Write | WorkStep::Read if self.files.is_empty() => self.files = self.open()?,
-            WorkStep::Create if self.dirs.is_empty() => self.dirs = self.make_directories()?,
+            WorkStep::Create if self.dirs.is_empty() => {
+                self.dirs = self.make_directories()?;
+                if self.work.dirs == Dirs::Split {
+                    self.find_directory()?;
+                }
+            }
             _ => {}
         }
         match step {
@@ -320,6 +325,17 @@ impl Driver<'_> {
         });
         let flows: Vec<_> = flows.collect();
         self.cluster.wait(&flows)?.into_iter().map(|file| file.map_err(failed("create"))).collect()
+    }
+
+    /// Every process looks for the one directory, as each does that is given its path: so it hears
+    /// where its names are.
+    fn find_directory(&self) -> Result<(), VirtualError> {
+        let flows = self.cluster.clients.iter().map(|(node, client)| {
+            let client = client.clone();
+            self.cluster.sim.spawn_on(*node, move |_| async move { client.lookup(&WHO, ROOT_HANDLE, b"dir.0").await.map(drop) })
+        });
+        let flows: Vec<_> = flows.collect();
+        self.cluster.wait(&flows)?.into_iter().try_for_each(|found| found.map_err(failed("lookup")))
     }
 
     /// One directory for each client, which may all be the same.

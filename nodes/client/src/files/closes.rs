@@ -9,9 +9,9 @@ use weft_call::run_window;
 use weft_rt::Runtime;
 use weft_wire::ops::{CLOSES_MAX, CloseManyRequest};
 
-use super::gate::Passage;
 use super::open_inode::Report;
 use crate::flow::Flow;
+use crate::gate::Passage;
 use crate::knowledge::{Changing, Effect, Touched};
 use crate::{Client, OpenFile, Result};
 

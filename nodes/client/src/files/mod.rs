@@ -7,7 +7,6 @@ mod appending;
 mod closes;
 mod distribution;
 mod gaps;
-mod gate;
 mod known;
 mod open_inode;
 mod open_table;

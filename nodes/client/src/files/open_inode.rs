@@ -23,8 +23,8 @@ use weft_wire::{Capability, Rights};
 
 use super::appending::Appending;
 use super::gaps::Gaps;
-use super::gate::Gate;
 use super::unreported::{Reported, Unreported};
+use crate::gate::Gate;
 
 /// An open file of this process, shared by all its local opens.
 #[derive(Debug)]

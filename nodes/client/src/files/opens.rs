@@ -15,9 +15,9 @@ use weft_wire::ops::{CreateReply, CreateRequest, DirTarget, Judged, ObjectSyncRe
 use weft_wire::{LeaseScope, Rights};
 
 use super::appending::AGAIN_NS;
-use super::gate::Passage;
 use super::open_inode::OpenInode;
 use crate::flow::Flow;
+use crate::gate::Passage;
 use crate::knowledge::{Effect, Touched};
 use crate::names::{By, Grant};
 use crate::{Client, CreateOptions, OpenFile, Result, SetAttr};

@@ -11,6 +11,7 @@ use weft_wire::NameKey;
 use weft_wire::ops::{GetMapReply, GetMapRequest};
 
 use crate::flow::Flow;
+use crate::gate::Gate;
 use crate::{Client, Result};
 
 /// A question for the map may take so long, in nanoseconds; if it fails, the next reply brings it
@@ -25,6 +26,8 @@ pub(super) struct Maps {
     /// Epoch of the newest one.
     epoch: AtomicU32,
     name_key: OnceLock<NameKey>,
+    /// Whoever asks for that key: the others wait for him.
+    asks_for_key: Gate,
 }
 
 #[derive(Debug)]
@@ -41,7 +44,7 @@ impl Link {
 
 impl Maps {
     pub(super) fn new(map: ClusterMap) -> Maps {
-        Maps { epoch: AtomicU32::new(map.epoch), first: Link::new(map), name_key: OnceLock::new() }
+        Maps { epoch: AtomicU32::new(map.epoch), first: Link::new(map), name_key: OnceLock::new(), asks_for_key: Gate::default() }
     }
 
     fn newest(&self) -> &ClusterMap {
@@ -113,12 +116,21 @@ impl<R: Runtime> Client<R> {
         let _ = self.ask_map(flow, server).await;
     }
 
-    /// The key of the hash of names.
+    /// The key of the hash of names. `server` gives it if no other does: not all clients that have
+    /// found one directory ask the server of that.
     pub(crate) async fn name_key(&self, flow: Flow, server: ServerId) -> Result<NameKey> {
-        if self.inner.servers.maps.name_key.get().is_none() {
-            self.ask_map(flow, server).await?;
+        let maps = &self.inner.servers.maps;
+        if maps.name_key.get().is_none() {
+            let _one = maps.asks_for_key.enter().await;
+            if maps.name_key.get().is_none() {
+                let servers = &self.map().meta;
+                let any = servers.get(self.rt().random() as usize % servers.len().max(1)).map_or(server, |entry| entry.id);
+                if any == server || self.ask_map(flow, any).await.is_err() {
+                    self.ask_map(flow, server).await?;
+                }
+            }
         }
-        self.inner.servers.maps.name_key.get().copied().ok_or(flow.error_at(Status::BadMessage, server))
+        maps.name_key.get().copied().ok_or(flow.error_at(Status::BadMessage, server))
     }
 
     pub(super) async fn ask_map(&self, flow: Flow, server: ServerId) -> Result<()> {

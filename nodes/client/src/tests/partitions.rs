@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use weft_base::{FileKind, Handle, ROOT_HANDLE, ServerId, Status};
+use weft_call::run_window;
 use weft_rt::Runtime;
 use weft_wire::ops::{DirEntry, FileState, LookupReply, Op, Partition, PartitionMap, ReadDirReply};
 use weft_wire::{Request, Wire};
@@ -115,6 +116,21 @@ fn split_directory<R: Runtime>(world: &World, client: &Client<R>) -> Handle {
 
 fn all_of(op: Op) -> Vec<(ServerId, Op)> {
     (0..3).map(|server| (ServerId(server), op)).collect()
+}
+
+#[test]
+fn many_that_begin_in_a_split_directory_ask_for_its_key_once() {
+    let world = World::new(3, 1, 1 << 20);
+    let (client, other) = (world.client(1), world.client(2));
+    let dir = split_directory(&world, &client);
+    world.run(other.lookup(&ROOT, ROOT_HANDLE, b"split")).expect("it is there");
+    world.take_sent();
+    let names: Vec<String> = (0..16).map(|number| format!("n{number}")).collect();
+    let made = names.iter().map(|name| other.mknod(&ROOT, dir, name.as_bytes(), FileKind::Fifo, 0o600, 0));
+    world.run(run_window(made, 16)).into_iter().for_each(|made| assert_eq!(made.expect("made").kind, FileKind::Fifo));
+    let count = |sent: &[(ServerId, Op)], op| sent.iter().filter(|(_, sent)| *sent == op).count();
+    let sent = world.take_sent();
+    assert_eq!((count(&sent, Op::GetMap), count(&sent, Op::Create), sent.len()), (1, 16, 17), "{sent:?}");
 }
 
 #[test]

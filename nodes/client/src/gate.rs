@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::task::{Poll, Waker};
 
 #[derive(Debug, Default)]
-pub(super) struct Gate(Mutex<GateState>);
+pub(crate) struct Gate(Mutex<GateState>);
 
 #[derive(Debug, Default)]
 struct GateState {
@@ -19,7 +19,7 @@ pub(crate) struct Passage<'a>(&'a Gate);
 
 impl Gate {
     /// Waits until nobody is inside, and goes in.
-    pub(super) async fn enter(&self) -> Passage<'_> {
+    pub(crate) async fn enter(&self) -> Passage<'_> {
         poll_fn(|context| {
             let mut state = self.lock();
             if !state.held {
@@ -36,7 +36,7 @@ impl Gate {
     }
 
     /// Goes in if nobody is inside.
-    pub(super) fn try_enter(&self) -> Option<Passage<'_>> {
+    pub(crate) fn try_enter(&self) -> Option<Passage<'_>> {
         let was_held = std::mem::replace(&mut self.lock().held, true);
         // Not `then_some`: a passage that is made and dropped lets somebody else in.
         if was_held { None } else { Some(Passage(self)) }
