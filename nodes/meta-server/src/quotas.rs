@@ -15,6 +15,7 @@
 //! an answer to a Borrow from before a Recall counts no longer. So whatever crashes, and whatever a
 //! power cut takes, too much may seem to be lent, never too little.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -46,6 +47,11 @@ const SETTLE_PAUSE_NS: u64 = SECOND;
 const LIMITS_MAX: usize = 1 << 16;
 /// In a record: no limit, no loan.
 const NONE: u64 = u64::MAX;
+
+/// What servers have together. They say so themselves, so it may be any number.
+fn sum(lent: &BTreeMap<ServerId, u64>) -> u64 {
+    lent.values().fold(0, |sum, inodes| sum.saturating_add(*inodes))
+}
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     // ---- A server with an allowance
@@ -162,6 +168,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let _held = self.background.loans.hold(uid).await;
         let until = self.rt.now() + LEAVING_NS;
         let servers = self.state.borrow().placement().meta.clone();
+        if !servers.contains(&server) {
+            return Err(Status::Invalid);
+        }
         loop {
             let Some(inodes_max) = self.state.borrow().inodes_max(uid) else { return Ok(BorrowReply { inodes_lent: None }) };
             let lent = self.state.borrow().lent(uid);
@@ -172,8 +181,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 if silent.is_empty() { continue } else { return Err(Status::Busy) }
             }
             let here = lent.get(&server).copied().unwrap_or(0);
-            let left = inodes_max.saturating_sub(lent.values().sum());
-            let needed = (inodes + 1).saturating_sub(here);
+            let left = inodes_max.saturating_sub(sum(&lent));
+            let needed = inodes.saturating_add(1).saturating_sub(here);
             if needed <= left {
                 let more = if needed == 0 { 0 } else { needed.max(left / (2 * servers.len().max(1) as u64)) };
                 if more > 0 {
@@ -184,7 +193,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             }
             let others = lent.keys().copied().filter(|other| *other != server).collect();
             let (_, is_leaving) = self.recall(uid, others).await;
-            let left = inodes_max.saturating_sub(self.state.borrow().lent(uid).values().sum());
+            let left = inodes_max.saturating_sub(sum(&self.state.borrow().lent(uid)));
             if needed > left {
                 if !is_leaving || self.rt.now() >= until {
                     return Err(Status::QuotaExceeded);
@@ -240,7 +249,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let lent = state.lent(uid);
         match state.inodes_max(uid) {
             None => lent.into_keys().collect(),
-            Some(inodes_max) if lent.values().sum::<u64>() > inodes_max => state.placement().meta.clone(),
+            Some(inodes_max) if sum(&lent) > inodes_max => state.placement().meta.clone(),
             Some(_) => state.placement().meta.iter().copied().filter(|server| !lent.contains_key(server)).collect(),
         }
     }

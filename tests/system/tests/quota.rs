@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use weft_system_tests::{FileSystem, Need, as_user, available, fails, ok, wait_until, weft};
+use weft_system_tests::{FileSystem, Need, NfsGateway, as_user, available, fails, ok, run, wait_until, weft};
 
 const EDQUOT: i32 = 122;
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -169,6 +170,20 @@ fn promise_quota_refuses_through_every_door() {
     }
     system.start(&[]);
     as_user(1001, &[1001], || assert_eq!(fill(&mnt, "no"), (0, Some(EDQUOT))));
+    if available("promise_quota_refuses_through_every_door", &[Need::Programs(&["nfs-cp"])]) {
+        fs::create_dir(mnt.join("nfs")).unwrap();
+        fs::set_permissions(mnt.join("nfs"), PermissionsExt::from_mode(0o777)).unwrap();
+        let gateway = NfsGateway::start(&system, 0, &["/"]);
+        let local = system.path("local");
+        fs::write(&local, "x").unwrap();
+        let copy = |user: u32| {
+            let url = format!("{}&uid={user}&gid={user}", gateway.url(&format!("/nfs/{user}")));
+            run(Command::new("nfs-cp").arg(&local).arg(url), PATIENCE)
+        };
+        let refused = copy(1001);
+        assert!(!refused.is_success() && refused.words().contains("DQUOT"), "{}", refused.words());
+        assert!(copy(1002).is_success(), "of another");
+    }
     set(&system, "1001", "45");
     as_user(1001, &[1001], || assert_eq!(fill(&mnt, "more"), (5, Some(EDQUOT))));
 

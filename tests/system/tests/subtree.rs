@@ -94,6 +94,7 @@ fn promise_a_guessed_handle_is_refused() {
                         assert!(reply.got.iter().all(Result::is_err), "{what}: nobody has given it a capability");
                     }
                     AllowedBy::Capability => assert!(status.is_err(), "{what}: nobody has given it a capability"),
+                    AllowedBy::User if op == Op::Usage => assert!(status.is_err(), "{what}: of others"),
                     AllowedBy::User | AllowedBy::Handle | AllowedBy::Open => {
                         assert!(named > 0, "{what}: the sample names an object");
                         assert!(matches!(status, Err(Status::Stale | Status::KeyReadsOnly)), "{what}: {status:?}");

@@ -62,8 +62,8 @@ that do not answer are told when they are back, within some seconds.")]
         /// The file system
         #[arg(value_name = "FS")]
         fs: OsString,
-        /// The number of the user
-        #[arg(long, value_name = "UID")]
+        /// The number of the user; root is not limited
+        #[arg(long, value_name = "UID", value_parser = clap::value_parser!(u32).range(1..))]
         user: u32,
         /// Files, directories, symlinks and so on that he may have; `none`: as many as he likes
         #[arg(long, value_name = "NUMBER", value_parser = inodes)]

@@ -395,13 +395,6 @@ operations! {
     61 Changes(ChangesRequest) -> ChangesReply, Meta "metadata server",
         reads, Untouched, Other, by UnlimitedKey, traced "changes", about nothing;
 
-    // Metadata servers: what users take.
-    /// What do these users take here?
-    62 Usage(UsageRequest) -> UsageReply, Meta "metadata server", reads, Untouched, Other, by User, traced "usage", about nothing;
-    /// How much may this user have?
-    63 SetQuota(SetQuotaRequest) -> SetQuotaReply, Meta "metadata server 0",
-        reads, Needed, Other, by UnlimitedKey, traced "setquota", about nothing;
-
     // Between metadata servers.
     /// Prepare a part of a transaction.
     64 TxPrepare(TxPrepareRequest) -> TxPrepareReply, Meta "participant",
@@ -417,12 +410,18 @@ operations! {
     /// Let names of a directory go to another server.
     68 GiveNames(GiveNamesRequest) -> GiveNamesReply, Meta "server of the names",
         reads, Needed, Other, by ServersKey, traced "givenames", about dir;
-
     /// Lend inodes for a user.
     69 Borrow(BorrowRequest) -> BorrowReply, Meta "metadata server 0",
         reads, Needed, Other, by ServersKey, traced "borrow", about nothing;
     /// Give back what a user does not use.
     70 Recall(RecallRequest) -> RecallReply, Meta "metadata server", reads, Freed, Other, by ServersKey, traced "recall", about nothing;
+
+    // Metadata servers: what users take.
+    /// What do these users take here?
+    71 Usage(UsageRequest) -> UsageReply, Meta "metadata server", reads, Untouched, Other, by User, traced "usage", about nothing;
+    /// How much may this user have?
+    72 SetQuota(SetQuotaRequest) -> SetQuotaReply, Meta "metadata server 0",
+        reads, Needed, Other, by UnlimitedKey, traced "setquota", about nothing;
 
     // Data servers.
     /// Write pieces of a datafile; the bytes are the bulk data.
