@@ -75,11 +75,13 @@ fn quota(name: &str, server: &str, round: Round) {
 }
 
 #[test]
+#[ignore = "a campaign: what else the machine does can come first in a verdict"]
 fn a_data_server_with_a_quota() {
     quota("a_data_server_with_a_quota", "data1", files);
 }
 
 #[test]
+#[ignore = "a campaign: what else the machine does can come first in a verdict"]
 fn a_metadata_server_with_a_quota() {
     quota("a_metadata_server_with_a_quota", "meta0", |dir, number| {
         names(dir.parent().expect("the mount"), number + dir.as_os_str().len() as u32)
@@ -87,6 +89,7 @@ fn a_metadata_server_with_a_quota() {
 }
 
 #[test]
+#[ignore = "a campaign: what else the machine does can come first in a verdict"]
 fn a_mount_with_a_quota() {
     test("a_mount_with_a_quota", &[Need::ControlGroup("cpu")], &SHAPE, |fs| {
         let pid = fs.mount_pid(&fs.mnt());
@@ -120,6 +123,7 @@ impl Drop for Hogs {
 }
 
 #[test]
+#[ignore = "a campaign: what else the machine does can come first in a verdict"]
 fn a_processor_that_others_take() {
     test("a_processor_that_others_take", &[Need::Programs(&["taskset", "setsid"])], &SHAPE, |fs| {
         let pid = fs.pid("data1").expect("it runs").to_string();
@@ -143,11 +147,13 @@ fn frozen(name: &str, server: &str, round: Round) {
 }
 
 #[test]
+#[ignore = "a campaign: what else the machine does can come first in a verdict"]
 fn a_frozen_data_server() {
     frozen("a_frozen_data_server", "data0", files);
 }
 
 #[test]
+#[ignore = "a campaign: what else the machine does can come first in a verdict"]
 fn a_frozen_metadata_server() {
     frozen("a_frozen_metadata_server", "meta0", |dir, number| {
         names(dir.parent().expect("the mount"), number + dir.as_os_str().len() as u32)
@@ -168,6 +174,7 @@ fn killed(name: &str, server: &str, round: Round) {
 }
 
 #[test]
+#[ignore = "a campaign: what else the machine does can come first in a verdict"]
 fn a_dead_data_server() {
     killed("a_dead_data_server", "data1", |dir, number| {
         let _ = fs::write(dir.join(format!("f{number}")), vec![7; 300_000]);
@@ -175,6 +182,7 @@ fn a_dead_data_server() {
 }
 
 #[test]
+#[ignore = "a campaign: what else the machine does can come first in a verdict"]
 fn a_dead_metadata_server() {
     killed("a_dead_metadata_server", "meta0", |dir, number| names(dir.parent().expect("the mount"), number + dir.as_os_str().len() as u32));
 }
@@ -212,6 +220,7 @@ fn throttled(fs: &FileSystem, disk: &OwnDisk, server: &str, key: &str, value: u3
 }
 
 #[test]
+#[ignore = "a campaign: what else the machine does can come first in a verdict"]
 fn a_throttled_disk_of_a_data_server() {
     let is_named = |told: &[Value]| assert_named(told, &["disk"], "data1", &[&DISKS[..], &["journal"]].concat());
     with_disk(
@@ -225,6 +234,7 @@ fn a_throttled_disk_of_a_data_server() {
 }
 
 #[test]
+#[ignore = "a campaign: what else the machine does can come first in a verdict"]
 fn a_throttled_disk_of_a_journal() {
     let is_named = |told: &[Value]| assert_named(told, &["disk"], "meta0", &["journal"]);
     let round: Round = |dir, number| names(dir.parent().expect("the mount"), number + dir.as_os_str().len() as u32);
@@ -239,6 +249,7 @@ fn a_throttled_disk_of_a_journal() {
 }
 
 #[test]
+#[ignore = "a campaign: what else the machine does can come first in a verdict"]
 fn a_throttled_disk_that_is_read() {
     let is_named = |told: &[Value]| assert_named(told, &["disk"], "data1", &DISKS);
     with_disk("a_throttled_disk_that_is_read", &[Need::ControlGroup("blkio")], ("data1", files), &["--direct-io"], is_named, |fs, disk| {
@@ -261,6 +272,7 @@ fn full(name: &str, server: &str, round: Round) {
 }
 
 #[test]
+#[ignore = "a campaign: what else the machine does can come first in a verdict"]
 fn a_full_disk_of_a_data_server() {
     full("a_full_disk_of_a_data_server", "data1", |dir, number| {
         let _ = fs::write(dir.join(format!("f{number}")), vec![7; 4 << 20]);
@@ -269,6 +281,7 @@ fn a_full_disk_of_a_data_server() {
 
 /// Another mount holds the lock all the time.
 #[test]
+#[ignore = "a campaign: what else the machine does can come first in a verdict"]
 fn a_lock_that_another_mount_keeps() {
     test("a_lock_that_another_mount_keeps", &[], &["--meta", "1", "--data", "1"], |fs| {
         let other = fs.mount("other", "");
@@ -288,6 +301,7 @@ fn a_lock_that_another_mount_keeps() {
 }
 
 #[test]
+#[ignore = "a campaign: what else the machine does can come first in a verdict"]
 fn ranges_that_are_locked_by_fcntl() {
     test("ranges_that_are_locked_by_fcntl", &[], &["--meta", "1", "--data", "1"], |fs| {
         let other = fs.mount("other", "");
@@ -311,6 +325,7 @@ fn ranges_that_are_locked_by_fcntl() {
 }
 
 #[test]
+#[ignore = "a campaign: what else the machine does can come first in a verdict"]
 fn one_request_after_the_other() {
     test("one_request_after_the_other", &[], &["--meta", "1", "--data", "2"], |fs| {
         let round: Round = |dir, number| {
@@ -324,6 +339,7 @@ fn one_request_after_the_other() {
 }
 
 #[test]
+#[ignore = "a campaign: what else the machine does can come first in a verdict"]
 fn small_reads_in_disorder() {
     test("small_reads_in_disorder", &[], &["--meta", "1", "--data", "1"], |fs| {
         let round: Round = |dir, number| {
