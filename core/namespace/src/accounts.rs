@@ -16,7 +16,7 @@ use crate::{Inode, State};
 /// Users in one answer.
 const USERS_MAX: usize = 4096;
 /// In a record: no limit, no loan.
-const NONE: u64 = u64::MAX;
+pub const NO_LIMIT: u64 = u64::MAX;
 
 /// What a user takes and may take here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,13 +97,13 @@ impl Accounts {
 
     pub(crate) fn limit(&mut self, uid: u32, inodes_max: u64) {
         match inodes_max {
-            NONE => drop(self.limits.remove(&uid)),
+            NO_LIMIT => drop(self.limits.remove(&uid)),
             inodes => drop(self.limits.insert(uid, inodes)),
         }
     }
 
     pub(crate) fn lend(&mut self, uid: u32, server: ServerId, inodes: u64, is_here: bool) {
-        let allowance = (inodes != NONE).then_some(inodes);
+        let allowance = (inodes != NO_LIMIT).then_some(inodes);
         match allowance {
             None => drop(self.lent.remove(&(uid, server))),
             Some(inodes) => drop(self.lent.insert((uid, server), inodes)),

@@ -36,6 +36,7 @@ mod tx;
 mod xattrs;
 
 pub use access::{EXECUTE, READ, WRITE};
+pub use accounts::NO_LIMIT;
 pub use acls::is_for_names;
 pub use change::{Change, OpenChange, Prepared, RECORD_VERSION, Record, encode};
 pub use contents::{ContentPlace, WaitingContent};

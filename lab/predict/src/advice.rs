@@ -267,7 +267,8 @@ impl<'a> Work<'a> {
 
     /// All changes of names lie in one directory, as far as is known.
     fn is_one_directory(&self) -> bool {
-        !(0.0..MOST).contains(&self.explanation.asked.one_directory) || self.explanation.asked.one_directory == 0.0
+        let share = self.explanation.asked.one_directory;
+        share == 0.0 || share >= MOST
     }
 
     /// What was recorded, as values of the plan `probes`.

@@ -134,16 +134,10 @@ pub(crate) fn seen(errors: &[f64]) -> String {
     format!("{SEEN}# What was predicted by what was measured, less 1, of each setting so far.\nerrors = [{}]\n", numbers.join(", "))
 }
 
-/// Writes a file whole or not at all.
+/// Writes a profile whole or not at all.
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
-    let write = || {
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder)?;
-        }
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".{}", std::process::id()));
-        let beside = PathBuf::from(name);
-        fs::write(&beside, text).and_then(|()| fs::rename(&beside, path)).inspect_err(|_| drop(fs::remove_file(&beside)))
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    weft_host::config::write_in_one_step(path, text.as_bytes(), 0o644)
 }

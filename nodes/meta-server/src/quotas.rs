@@ -20,10 +20,10 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use weft_base::{MILLISECOND, Nanos, Result, SECOND, ServerId, Status};
-use weft_namespace::{Change, Record};
+use weft_namespace::{Change, NO_LIMIT, Record};
 use weft_rt::{ServerRuntime, join_all};
 use weft_wire::Wire;
-use weft_wire::ops::{BorrowReply, BorrowRequest, RecallReply, RecallRequest, SetQuotaReply, SetQuotaRequest};
+use weft_wire::ops::{BorrowReply, BorrowRequest, HOME_OF_LIMITS, RecallReply, RecallRequest, SetQuotaReply, SetQuotaRequest};
 use weft_wire::{Header, Op, Request};
 
 use crate::engine::Engine;
@@ -31,8 +31,6 @@ use crate::loans::Asked;
 use crate::server::Server;
 use crate::step::Step;
 
-/// The server that keeps the limits.
-const HOME: ServerId = ServerId(0);
 /// How long the home waits for a server to give back, in nanoseconds.
 const RECALL_NS: u64 = SECOND;
 /// How long an inode that is about to be removed is waited for before somebody is refused.
@@ -45,8 +43,6 @@ const BORROW_NS: u64 = 4 * SECOND;
 const SETTLE_PAUSE_NS: u64 = SECOND;
 /// Users with a limit, at most.
 const LIMITS_MAX: usize = 1 << 16;
-/// In a record: no limit, no loan.
-const NONE: u64 = u64::MAX;
 
 /// What servers have together. They say so themselves, so it may be any number.
 fn sum(lent: &BTreeMap<ServerId, u64>) -> u64 {
@@ -105,9 +101,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         self.background.loans.note(uid, |asked| (asked.begun, asked.is_asking) = (number, true));
         let server = self.config.serving.server;
         let request = BorrowRequest { server, uid, inodes: self.state.borrow().allowance(uid).0 };
-        let answer = match server == HOME {
+        let answer = match server == HOME_OF_LIMITS {
             true => self.lend(&request).await,
-            false => self.shell.caller.call(HOME, &request, self.rt.now() + BORROW_NS).await,
+            false => self.shell.caller.call(HOME_OF_LIMITS, &request, self.rt.now() + BORROW_NS).await,
         };
         let still_counts = self.background.loans.asked(uid).recalls == before.recalls;
         self.background.loans.note(uid, |asked| {
@@ -120,7 +116,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             && still_counts
             && self.state.borrow().allowance(uid).1 != inodes_lent
         {
-            self.keep_loan(uid, server, inodes_lent.unwrap_or(NONE));
+            self.keep_loan(uid, server, inodes_lent.unwrap_or(NO_LIMIT));
         }
         self.background.loans.changed.notify();
         match answer {
@@ -138,7 +134,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let (inodes, allowance) = self.state.borrow().allowance(uid);
         let left = if is_limited { Some(allowance.map_or(inodes, |allowance| allowance.min(inodes))) } else { None };
         if left != allowance {
-            self.keep_loan(uid, self.config.serving.server, left.unwrap_or(NONE));
+            self.keep_loan(uid, self.config.serving.server, left.unwrap_or(NO_LIMIT));
         }
         let is_leaving = self.state.borrow().is_leaving(uid);
         self.sync_loans().await?;
@@ -161,7 +157,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Lends a server inodes for a user.
     async fn lend(&self, request: &BorrowRequest) -> Result<BorrowReply> {
         let BorrowRequest { server, uid, inodes } = *request;
-        if self.config.serving.server != HOME {
+        if self.config.serving.server != HOME_OF_LIMITS {
             return Err(Status::WrongServer);
         }
         self.check_room_of(Op::Borrow)?;
@@ -221,7 +217,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             match answer {
                 Ok(reply) => {
                     is_leaving |= reply.is_leaving;
-                    self.keep_loan(uid, server, if request.is_limited { reply.inodes } else { NONE });
+                    self.keep_loan(uid, server, if request.is_limited { reply.inodes } else { NO_LIMIT });
                 }
                 Err(_) => silent.push(server),
             }
@@ -257,10 +253,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Limits a user, or ends that.
     async fn set_quota(&self, request: &SetQuotaRequest) -> Result<SetQuotaReply> {
         let SetQuotaRequest { uid, inodes_max } = *request;
-        if self.config.serving.server != HOME {
+        if self.config.serving.server != HOME_OF_LIMITS {
             return Err(Status::WrongServer);
         }
-        if uid == 0 || inodes_max == Some(NONE) {
+        if uid == 0 || inodes_max == Some(NO_LIMIT) {
             return Err(Status::Invalid);
         }
         self.check_room_of(Op::SetQuota)?;
@@ -269,7 +265,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
         {
             let _held = self.background.loans.hold(uid).await;
-            let changes = vec![Change::PutLimit { uid, inodes: inodes_max.unwrap_or(NONE) }];
+            let changes = vec![Change::PutLimit { uid, inodes: inodes_max.unwrap_or(NO_LIMIT) }];
             self.change_in_flow(&mut Record { changes, open: None });
             self.sync_loans().await?;
         }
@@ -278,7 +274,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     /// After a start, or when servers have joined.
     pub(crate) fn look_at_quotas(&self) {
-        if self.config.serving.server == HOME {
+        if self.config.serving.server == HOME_OF_LIMITS {
             let users = self.state.borrow().limited_users();
             self.background.loans.unsettled.borrow_mut().extend(users.into_iter().filter(|uid| !self.unsettled_servers(*uid).is_empty()));
         }

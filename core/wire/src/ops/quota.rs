@@ -4,6 +4,9 @@ use weft_base::{Credentials, ServerId};
 
 use crate::wire_struct;
 
+/// The metadata server that keeps the limits of users.
+pub const HOME_OF_LIMITS: ServerId = ServerId(0);
+
 wire_struct! {
     /// Asks what users take on one server.
     pub struct UsageRequest {

@@ -5,14 +5,12 @@ use std::collections::BTreeMap;
 use weft_base::{Credentials, Handle, ServerId};
 use weft_call::run_window;
 use weft_rt::Runtime;
-use weft_wire::ops::{SetQuotaRequest, UsageRequest, UserUsage};
+use weft_wire::ops::{HOME_OF_LIMITS, SetQuotaRequest, UsageRequest, UserUsage};
 
 use crate::{Client, Result};
 
 /// Metadata servers that are asked at once.
 const SERVERS_AT_ONCE: usize = 16;
-/// The metadata server that keeps the limits.
-const HOME: ServerId = ServerId(0);
 
 impl<R: Runtime> Client<R> {
     /// What these users take and may take, as the sum over all metadata servers: exact while nobody
@@ -54,7 +52,7 @@ impl<R: Runtime> Client<R> {
     /// if there are too many limits; servers that do not answer.
     pub async fn set_quota(&self, uid: u32, inodes_max: Option<u64>) -> Result<Vec<ServerId>> {
         let request = SetQuotaRequest { uid, inodes_max };
-        Ok(self.call(self.flow("set a quota", Handle(0)), HOME, &request).await?.untold)
+        Ok(self.call(self.flow("set a quota", Handle(0)), HOME_OF_LIMITS, &request).await?.untold)
     }
 }
 
