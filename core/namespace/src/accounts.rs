@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weft_base::{FileKind, Handle, Result, ServerId, Status, whole_blocks};
+use weft_base::{FileKind, Result, ServerId, Status, whole_blocks};
 use weft_wire::ops::{TxPart, UsageReply, UsageRequest, UserUsage};
 
 use crate::{Inode, State};
@@ -25,6 +25,8 @@ struct Account {
     bytes: u64,
     /// Directories that transactions are about to make.
     making: u64,
+    /// Inodes without a name that nobody has open.
+    leaving: u64,
     /// Inodes that he may have, if he is limited.
     allowance: Option<u64>,
 }
@@ -44,7 +46,7 @@ pub(crate) struct Accounts {
 /// What of an inode counts: its owner, and the bytes that it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counted {
-    uid: u32,
+    pub(crate) uid: u32,
     bytes: u64,
 }
 
@@ -77,6 +79,12 @@ impl Accounts {
             account.bytes = account.bytes.saturating_sub(bytes);
             self.forget_empty(uid);
         }
+    }
+
+    /// An inode of a user is about to be removed for good, or not any more.
+    pub(crate) fn leaves(&mut self, uid: u32, is_leaving: bool) {
+        let account = self.users.get_mut(&uid).expect("what leaves was counted");
+        account.leaving = if is_leaving { account.leaving + 1 } else { account.leaving - 1 };
     }
 
     fn forget_empty(&mut self, uid: u32) {
@@ -174,7 +182,7 @@ impl State {
 
     /// True if some inodes of a user are about to be removed for good.
     pub fn is_leaving(&self, uid: u32) -> bool {
-        self.reapable(Handle(0), usize::MAX).into_iter().any(|handle| self.peek(handle).is_some_and(|inode| inode.uid == uid))
+        !self.is_in_grace() && self.accounts().users.get(&uid).is_some_and(|account| account.leaving > 0)
     }
 
     /// Inodes that a user may have in the file system, if he is limited; metadata server 0 knows.

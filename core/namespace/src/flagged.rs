@@ -10,7 +10,8 @@ use crate::{Inode, InodeFlags};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flags {
     inode: InodeFlags,
-    is_orphan: bool,
+    /// It has no name, and is removed for good when nobody has it open.
+    pub(crate) is_orphan: bool,
 }
 
 impl Flags {

@@ -15,7 +15,22 @@ use crate::{Inode, InodeFlags, OpenChange, State};
 impl State {
     /// Changes the table of open files outside a record: reclaimed opens.
     pub fn apply_open(&mut self, change: OpenChange) {
+        let (OpenChange::Open { handle, .. } | OpenChange::Keep { handle, .. }) = change;
+        let was_open = self.flagged.orphans.contains(&handle) && self.opens.is_open(handle);
         self.opens.apply(change);
+        self.opened_or_closed(handle, was_open);
+    }
+
+    /// A file without a name is about to go when nobody has it open any more.
+    fn opened_or_closed(&mut self, handle: Handle, was_open: bool) {
+        if !self.flagged.orphans.contains(&handle) {
+            return;
+        }
+        let is_open = self.opens.is_open(handle);
+        if let (true, Some(inode)) = (was_open != is_open, self.inodes.get(handle)) {
+            let uid = inode.uid;
+            self.accounts_mut().leaves(uid, !is_open);
+        }
     }
 
     /// What the client has open of this file, with the sequence of its newest open.
@@ -58,6 +73,7 @@ impl State {
     /// become uncertain.
     pub fn drop_client(&mut self, client: ClientId) {
         for (handle, rights) in self.opens.drop_client(client) {
+            self.opened_or_closed(handle, true);
             if rights.contains(Rights::WRITE) && self.inodes.get(handle).is_some_and(|inode| inode.flags.has(InodeFlags::WRITING)) {
                 self.flagged.uncertain.insert(handle);
             }

@@ -138,7 +138,7 @@ impl State {
             self.apply_change(change);
         }
         if let Some(open) = record.open.take() {
-            self.opens.apply(open);
+            self.apply_open(open);
         }
     }
 
@@ -238,8 +238,16 @@ impl State {
         }
         let (now, has, counts) = (Flags::of(&inode), inode.content_run(), Counted::of(&inode));
         let old = self.inodes.insert(handle, inode);
-        self.accounts.changed(old.as_ref().map(Counted::of), Some(counts));
-        let (before, had) = old.map_or((Flags::default(), None), |old| (Flags::of(&old), old.content_run()));
+        let (counted, before, had) =
+            old.map_or((None, Flags::default(), None), |old| (Some(Counted::of(&old)), Flags::of(&old), old.content_run()));
+        let is_leaving = (before.is_orphan || now.is_orphan) && !self.opens.is_open(handle);
+        if let (true, true, Some(counted)) = (is_leaving, before.is_orphan, counted) {
+            self.accounts.leaves(counted.uid, false);
+        }
+        self.accounts.changed(counted, Some(counts));
+        if is_leaving && now.is_orphan {
+            self.accounts.leaves(counts.uid, true);
+        }
         if had != has {
             self.contents.moved(handle, had, has);
         }
@@ -265,7 +273,11 @@ impl State {
         if let Some(run) = old.content_run() {
             self.contents.moved(handle, Some(run), None);
         }
-        self.flagged.gone(handle, Flags::of(&old));
+        let flags = Flags::of(&old);
+        self.flagged.gone(handle, flags);
+        if flags.is_orphan && !self.opens.is_open(handle) {
+            self.accounts.leaves(old.uid, false);
+        }
         self.accounts.changed(Some(Counted::of(&old)), None);
         if old.kind != FileKind::File {
             self.graves.bury(handle, old);
@@ -300,6 +312,11 @@ impl State {
     /// What users take.
     pub(crate) fn accounts(&self) -> &Accounts {
         &self.accounts
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn accounts_mut(&mut self) -> &mut Accounts {
+        &mut self.accounts
     }
 
     /// Number of inodes.

@@ -417,6 +417,17 @@ fn act(machine: &mut Machine, deed: &Deed) {
     }
 }
 
+/// Whose inodes are about to go is counted, and found by a walk.
+fn check_leaving(state: &State) {
+    let of = |handles: Vec<Handle>, uid| handles.into_iter().any(|handle| state.peek(handle).is_some_and(|inode| inode.uid == uid));
+    for uid in 0..4 {
+        let without_name = handles(state, false).into_iter().filter(|handle| state.peek(*handle).is_some_and(|inode| inode.nlink == 0));
+        let (reapable, unnamed) = (of(state.reapable(Handle(0), usize::MAX), uid), of(without_name.collect(), uid));
+        let is_leaving = state.is_leaving(uid);
+        assert!(is_leaving >= reapable && is_leaving <= unnamed, "user {uid}: {is_leaving}, {reapable}, {unnamed}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
@@ -431,6 +442,7 @@ proptest! {
         let (mut cursor, mut checkpoint) = (SnapshotCursor::Start, Vec::new());
         for deed in &during {
             act(&mut machine, deed);
+            check_leaving(&machine.state);
             if matches!(deed, Deed::Slice) {
                 let (records, next) = machine.state.snapshot_from(cursor, slice);
                 checkpoint.extend(records);
@@ -447,6 +459,7 @@ proptest! {
         prop_assert_eq!(dump(&recovered), dump(&machine.state));
         prop_assert_eq!(usage(&recovered), usage(&machine.state));
         prop_assert_eq!(sums(&recovered), walked(&machine.state));
+        check_leaving(&recovered);
         prop_assert_eq!(recovered.next_handle(), machine.state.next_handle());
         prop_assert_eq!(recovered.has_locks(), machine.state.has_locks());
         let whole = replay(machine.log.iter().cloned().map(Bytes::from));

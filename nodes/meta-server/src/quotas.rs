@@ -225,11 +225,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         (silent, is_leaving)
     }
 
-    /// Tells servers what they do not know yet of a user's limit, and takes back what is beyond it.
-    /// Returns those that have not answered.
-    async fn settle_user(&self, uid: u32) -> Vec<ServerId> {
+    /// Tells servers, but for `silent` ones, what they do not know yet of a user's limit, and takes
+    /// back what is beyond it. Returns those that have not answered.
+    async fn settle_user(&self, uid: u32, silent: &[ServerId]) -> Vec<ServerId> {
         let _held = self.background.loans.hold(uid).await;
-        let servers = self.unsettled_servers(uid);
+        let servers = self.unsettled_servers(uid).into_iter().filter(|server| !silent.contains(server)).collect();
         let (silent, _) = self.recall(uid, servers).await;
         if self.unsettled_servers(uid).is_empty() {
             self.background.loans.unsettled.borrow_mut().remove(&uid);
@@ -269,7 +269,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.change_in_flow(&mut Record { changes, open: None });
             self.sync_loans().await?;
         }
-        Ok(SetQuotaReply { untold: self.settle_user(uid).await })
+        Ok(SetQuotaReply { untold: self.settle_user(uid, &[]).await })
     }
 
     /// After a start, or when servers have joined.
@@ -289,8 +289,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     async fn settle_flow(self: Rc<Self>) {
         let users = self.background.loans.unsettled.borrow().clone();
+        // Who does not answer for one user is not asked for the next one before the next round.
+        let mut silent = Vec::new();
         for uid in users {
-            self.settle_user(uid).await;
+            silent.extend(self.settle_user(uid, &silent).await);
         }
         self.rt.sleep_until(self.rt.now() + SETTLE_PAUSE_NS).await;
         self.background.loans.is_settling.set(false);

@@ -245,3 +245,31 @@ fn a_server_that_was_down_hears_of_a_limit_when_it_is_back() {
     let filled = cluster.block_on(|| async move { fill(&client, &places, "f").await });
     assert_eq!(filled, 12);
 }
+
+#[test]
+fn a_silent_server_keeps_no_other_from_hearing_of_limits() {
+    const USERS: u32 = 40;
+    let cluster = Cluster::new(5, SERVERS, |_| {});
+    let client = cluster.caller(1);
+    cluster.sim.run_for(SECOND);
+    for (server, seconds) in [(1, 5), (2, 120)] {
+        cluster.sim.partition(cluster.meta[0], cluster.meta[server], seconds * SECOND);
+    }
+    let setup = client.clone();
+    cluster.block_on(|| async move {
+        let set = |uid| {
+            let client = setup.clone();
+            async move { client.call(ServerId(0), &SetQuotaRequest { uid, inodes_max: Some(5) }).await.unwrap().untold }
+        };
+        for untold in weft_rt::join_all((0..USERS).map(|user| set(USER + user))).await {
+            assert_eq!(untold, [ServerId(1), ServerId(2)]);
+        }
+    });
+    cluster.sim.run_for(15 * SECOND);
+    let told = cluster.block_on(|| async move {
+        let request = UsageRequest { from: USER, to: USER + USERS, who: Credentials::ROOT };
+        let users = client.call(ServerId(1), &request).await.unwrap().users;
+        users.iter().filter(|user| user.inodes_lent.is_some()).count()
+    });
+    assert_eq!(told, USERS as usize, "although one server says nothing");
+}
