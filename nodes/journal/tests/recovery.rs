@@ -248,6 +248,57 @@ fn a_restart_on_a_full_disk_needs_nothing_and_takes_nothing() {
     .unwrap();
 }
 
+/// Programs that copy a store leave holes where nothing was written: what had been reserved there
+/// is not.
+async fn copied(disk: &SimDisk) {
+    for name in disk.list().await.unwrap() {
+        let is_segment = name.starts_with("journal");
+        if is_segment || name.starts_with("spare") {
+            let file = disk.open(&name, false).await.unwrap();
+            let written = if is_segment { 16 << 10 } else { 0 };
+            let len = disk.len(file).await.unwrap();
+            disk.punch(file, written, len - written).await.unwrap();
+            disk.close(file);
+        }
+    }
+}
+
+#[test]
+fn a_copy_of_a_store_has_its_room_again() {
+    for was_full in [false, true] {
+        let (sim, node) = world(8);
+        let control = sim.control();
+        sim.block_on(node, 10 * SECOND, |rt| async move {
+            let journal = Journal::create(rt.disk(), config(8)).await.unwrap();
+            journal.append(&record(1));
+            journal.bring_to_rest().await.unwrap();
+            copied(rt.disk()).await;
+            if was_full {
+                control.fill_disk(node, 3600 * SECOND);
+            }
+            let (journal, ..) = recover(rt.disk(), 9, true).await.unwrap();
+            control.fill_disk(node, 3600 * SECOND);
+            let mut last = 1;
+            while journal.ensure_room().await.is_ok() {
+                last += 1;
+                journal.append(&record(last));
+                journal.commit().await.expect("room was promised");
+            }
+            assert_eq!(last > 100, !was_full, "{last}");
+            assert_eq!(journal.segment_bytes_left() > 1000, !was_full);
+            assert_eq!(journal.mark_end().await, Ok(()));
+            control.heal();
+            journal.ensure_room().await.unwrap();
+            last += 1;
+            journal.append(&record(last));
+            journal.bring_to_rest().await.unwrap();
+            let (_, recovered, _) = recover(rt.disk(), 11, true).await.unwrap();
+            assert_eq!(recovered.last_lsn, Lsn(last));
+        })
+        .unwrap();
+    }
+}
+
 /// A server that starts again and again on a full disk, after crashes and power cuts at random
 /// points, with a few records in each life: there is always a start, and nothing promised is lost.
 /// Recovery checks every record.

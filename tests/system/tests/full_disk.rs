@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 use rustix::io::Errno;
 use weft_system_tests::load::content;
-use weft_system_tests::{FileSystem, Need, available, ok, wait_until};
+use weft_system_tests::{FileSystem, Need, available, ok, wait_until, weft};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const FILE_BYTES: u64 = 3_000_000;
@@ -186,4 +186,37 @@ fn promise_full_disk_of_a_metadata_server() {
     fs.start(&[]);
     verify(&stored);
     assert!(removed.iter().all(|(path, _)| !path.exists()) && path.exists());
+}
+
+/// Programs that copy a store (`cp -a`, `tar -S`, `rsync -S`) leave holes where a journal was
+/// reserved and not yet written.
+#[test]
+fn a_copied_store_meets_a_full_disk() {
+    if !available("a_copied_store_meets_a_full_disk", &[Need::Fuse, Need::Root]) {
+        return;
+    }
+    let fs = FileSystem::prepare();
+    let disk = small_disk(&fs, "meta0", 100);
+    fs.start(&["--meta", "1", "--data", "1"]);
+    ok(weft().args(["down", "--state"]).arg(fs.state()));
+    let [copy, store] = [fs.path("copy"), disk.clone()].map(|path| path.into_os_string().into_string().unwrap());
+    ok(Command::new("sh").args([
+        "-euc",
+        r#"cp -a --sparse=always "$1" "$2"; rm "$1"/*; cp -a --sparse=always "$2"/. "$1""#,
+        "sh",
+        &store,
+        &copy,
+    ]));
+    fs.start_mounted(&[]);
+    let pid = fs.pid("meta0");
+    fs::write(disk.join("foreign"), vec![1; free_bytes(&disk) as usize]).unwrap();
+    let set = |number: u64| {
+        fs::write(fs.mnt().join(format!("file{number}")), b"").and_then(|()| {
+            Ok(setxattr(fs.mnt().join(format!("file{number}")), "user.large", &content((number, 60_000)), XattrFlags::empty())?)
+        })
+    };
+    assert_full(&(0..20_000).find_map(|number| set(number).err()).expect("the disk is full"));
+    assert_eq!(fs.pid("meta0"), pid, "it lives");
+    fs::remove_file(disk.join("foreign")).unwrap();
+    wait_until("room", PATIENCE, || set(20_000).is_ok());
 }

@@ -132,6 +132,11 @@ impl JournalWriter {
         self.end_offset
     }
 
+    /// The current segment takes nothing more, not even a mark: the next frame goes into the next one.
+    pub fn end_segment(&mut self) {
+        self.segment_bytes = self.end_offset;
+    }
+
     /// Turns to the next segment and returns its header. The caller syncs the old segment, then
     /// writes and syncs the new header, before it writes the next frame. Records that wait go into
     /// the new segment. `salt` is a fresh random number, `segment_bytes` the size of the new

@@ -151,6 +151,7 @@ impl<D: Disk> Journal<D> {
             return Ok(journal);
         };
         journal.clear_behind(end).await?;
+        journal.reserve_again().await?;
         match journal.ensure_room().await {
             // A restart on a full disk: reading and removing go on, and whoever wants to change
             // more asks for room first.

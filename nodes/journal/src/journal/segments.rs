@@ -3,7 +3,7 @@
 
 use bytes::BytesMut;
 use weft_base::Payload;
-use weft_rt::{Disk, FileId};
+use weft_rt::{Disk, DiskError, FileId};
 use weft_store::Lsn;
 use weft_store::journal::{MARK_BYTES, SegmentHeader, first_segment_for};
 
@@ -69,6 +69,39 @@ impl<D: Disk> Journal<D> {
         Ok(())
     }
 
+    /// Reserves again what an earlier life had reserved: in a copy of a store there is nothing behind
+    /// what was never written. What finds no room is given up, so that [`Journal::ensure_room`] asks
+    /// for it before it is needed.
+    pub(super) async fn reserve_again(&self) -> Result<(), JournalError> {
+        let (Segment { header, file }, end, bytes) = {
+            let inner = self.inner.borrow();
+            (*inner.current(), inner.writer.end_offset(), inner.writer.segment_bytes())
+        };
+        let failed = || JournalError::during(format!("reserve room for {}", names::segment(header.sequence)));
+        match self.disk.allocate(file, 0, bytes).await {
+            Err(DiskError::NoSpace) => {
+                self.inner.borrow_mut().writer.end_segment();
+                // Half of it would keep space from everybody else.
+                let from = end + MARK_BYTES as u64;
+                self.disk.punch(file, from, bytes.saturating_sub(from)).await.map_err(failed())?;
+            }
+            outcome => outcome.map_err(failed())?,
+        }
+        let spares = std::mem::take(&mut self.inner.borrow_mut().spares);
+        for spare in spares {
+            let name = names::spare(spare.number);
+            let failed = || JournalError::during(format!("reserve room for {name}"));
+            let file = self.disk.open(&name, false).await.map_err(failed())?;
+            let reserved = self.disk.allocate(file, 0, spare.bytes).await;
+            self.disk.close(file);
+            match reserved {
+                Err(DiskError::NoSpace) => self.disk.remove(&name).await.map_err(failed())?,
+                outcome => outcome.map(|()| self.inner.borrow_mut().spares.push(spare)).map_err(failed())?,
+            }
+        }
+        Ok(())
+    }
+
     /// True if [`Journal::ensure_room`] would answer at once that there is room.
     pub fn has_room(&self) -> bool {
         let inner = self.inner.borrow();
@@ -97,7 +130,7 @@ impl<D: Disk> Journal<D> {
         // From here on the writer points into the new segment: a failure is for good, even "no
         // space".
         self.begin_segment(header).await.map_err(|error| match error {
-            JournalError::NoSpace => JournalError::Disk { action: "begin a journal segment".into(), error: weft_rt::DiskError::NoSpace },
+            JournalError::NoSpace => JournalError::Disk { action: "begin a journal segment".into(), error: DiskError::NoSpace },
             error => error,
         })
     }
