@@ -69,9 +69,9 @@ impl<D: Disk> Journal<D> {
         Ok(())
     }
 
-    /// Reserves again what an earlier life had reserved: in a copy of a store there is nothing behind
-    /// what was never written. What finds no room is given up, so that [`Journal::ensure_room`] asks
-    /// for it before it is needed.
+    /// Reserves again what an earlier life had reserved: in a copy of a store there is nothing
+    /// behind what was never written. What finds no room is given up, so that
+    /// [`Journal::ensure_room`] asks for it before it is needed.
     pub(super) async fn reserve_again(&self) -> Result<(), JournalError> {
         let (Segment { header, file }, end, bytes) = {
             let inner = self.inner.borrow();
