@@ -46,6 +46,17 @@ pub struct Renewed {
     pub has_released: bool,
 }
 
+/// What became of a question for a file that a client has for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskedBack {
+    /// It hears of it with its next notices.
+    Told,
+    /// It may believe what it was told before a restart, and has yet to ask for notices.
+    NotYet,
+    /// It hears nothing: what it has believed has ended.
+    Never,
+}
+
 impl Leases {
     /// No leases yet. `first_session` differs from those of the server's earlier starts.
     pub fn new(term_ns: u64, first_session: u32) -> Leases {
@@ -278,17 +289,28 @@ impl Leases {
         announced.waits_for.is_empty()
     }
 
+    /// True if the client hears notices.
+    pub fn hears(&self, client: ClientId, now: Nanos) -> bool {
+        self.sessions.get(&client).is_some_and(|session| session.hears(now))
+    }
+
     /// Tells a client that it is not alone any more when it appends to a file. False if it hears no
     /// notices.
     pub fn tell_appender(&mut self, client: ClientId, file: Handle, now: Nanos) -> bool {
-        let Some(session) = self.sessions.get_mut(&client).filter(|session| session.confirmed && now < session.ends) else {
-            return false;
+        self.hears(client, now) && self.ask_back(client, file, now) == AskedBack::Told
+    }
+
+    /// Tells a client that others ask for a file that it has for itself.
+    pub fn ask_back(&mut self, client: ClientId, file: Handle, now: Nanos) -> AskedBack {
+        let Some(session) = self.sessions.get_mut(&client).filter(|session| now < session.ends) else {
+            let is_waited_for = self.before.contains(&client) && now < self.before_ends;
+            return if is_waited_for { AskedBack::NotYet } else { AskedBack::Never };
         };
         let notice = Notice::Append(file);
         if !session.unheard.iter().any(|sent| sent.notice == notice) {
             session.send(file, notice, now);
         }
-        true
+        AskedBack::Told
     }
 
     /// The client has heard all notices up to this number.

@@ -26,7 +26,7 @@ mod tests;
 use bytes::Bytes;
 use weft_base::Handle;
 
-pub use leases::{Leases, Renewed};
+pub use leases::{AskedBack, Leases, Renewed};
 
 /// What a change touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

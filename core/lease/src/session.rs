@@ -45,9 +45,14 @@ impl Session {
         Session { number, confirmed: false, request, ends, newest: 0, unheard: VecDeque::new(), holds: FastSet::default() }
     }
 
+    /// True if it is there, and hears notices.
+    pub(crate) fn hears(&self, now: Nanos) -> bool {
+        self.confirmed && now < self.ends
+    }
+
     /// True if leases may be granted to it: it is there, and not about to forget everything.
     pub(crate) fn may_hold(&self, now: Nanos) -> bool {
-        self.confirmed && now < self.ends && self.unheard.front().is_none_or(|sent| sent.dir.is_some())
+        self.hears(now) && self.unheard.front().is_none_or(|sent| sent.dir.is_some())
     }
 
     /// True if the client has not said for a term that it has heard a notice.

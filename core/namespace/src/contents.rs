@@ -127,6 +127,12 @@ impl Contents {
         }
     }
 
+    /// True if there is room for so many contents, whatever their sizes.
+    pub(crate) fn has_room_for(&self, contents: u64) -> bool {
+        let Some(space) = &self.space else { return false };
+        space.available_blocks() >= contents * BLOCKS_MAX && space.place(BLOCKS_MAX).is_some()
+    }
+
     fn waiting(&self, handle: Handle) -> Option<&WaitingContent> {
         self.waiting.get(self.numbers.get(&handle)?)
     }
@@ -229,6 +235,11 @@ impl State {
     pub fn lacks_content_room(&self, has_none: bool) -> bool {
         let low = |space: &SpaceAllocator| space.place(if has_none { 1 } else { 16 * BLOCKS_MAX }).is_none();
         !self.contents().is_full && self.contents().space.as_ref().is_some_and(low)
+    }
+
+    /// True if the container may be able to grow now; there is one, or will be.
+    pub fn may_grow_contents(&self) -> bool {
+        self.contents().space.is_some() && !self.contents().is_full
     }
 
     /// Blocks that the container has.

@@ -27,6 +27,8 @@ pub(crate) struct Flagged {
     pub(crate) orphans: BTreeSet<Handle>,
     /// Files with the flag WRITING.
     pub(crate) writing: BTreeSet<Handle>,
+    /// Files to which somebody delays writes.
+    pub(crate) delayed: BTreeSet<Handle>,
     /// Files with the flag TRUNCATING.
     pub(crate) truncating: BTreeSet<Handle>,
     /// Files whose writer was lost: their size must be asked at the data servers. Volatile.
@@ -48,6 +50,7 @@ impl Flagged {
     fn note(&mut self, handle: Handle, now: Flags) {
         keep(&mut self.orphans, handle, now.is_orphan);
         keep(&mut self.writing, handle, now.inode.has(InodeFlags::WRITING));
+        keep(&mut self.delayed, handle, now.inode.is_delayed());
         keep(&mut self.truncating, handle, now.inode.has(InodeFlags::TRUNCATING));
     }
 

@@ -50,6 +50,21 @@ impl InodeFlags {
     pub fn without(self, other: InodeFlags) -> InodeFlags {
         InodeFlags(self.0 & !other.0)
     }
+    /// What is written to the file is with the client that made it (`ops/delay.rs`), or was when it
+    /// was lost. No bit was left: of nothing else somebody appends to what has no data.
+    pub const DELAYED: InodeFlags = InodeFlags(InodeFlags::WRITING.0 | InodeFlags::APPENDING.0);
+    /// True if that is so.
+    pub fn is_delayed(self) -> bool {
+        self.has(InodeFlags::DELAYED) && !self.has(InodeFlags::HAS_DATA)
+    }
+    /// It is like any file that is written to; its writer may have brought data already.
+    pub fn not_delayed(self) -> InodeFlags {
+        if self.is_delayed() { self.with(InodeFlags::HAS_DATA) } else { self }
+    }
+    /// True if there may be datafiles of it.
+    pub fn may_have_data(self) -> bool {
+        self.has(InodeFlags::HAS_DATA) || self.has(InodeFlags::WRITING)
+    }
 }
 
 /// An inode. Its handle is its key and not repeated in it.

@@ -59,13 +59,23 @@ impl State {
     /// What of the rights that a client says it has can be true: another one may have got them
     /// while it was away.
     pub fn reclaimable(&self, client: ClientId, handle: Handle, rights: Rights) -> Rights {
-        let mut rights = rights.and(Rights::OF_OPENS);
+        let mut rights = rights.and(Rights::OF_CLIENTS);
+        let flags = self.peek(handle).map_or(InodeFlags::default(), |inode| inode.flags);
+        if rights.contains(Rights::DELAY) && !flags.is_delayed() {
+            rights = rights.without(Rights::DELAY);
+            // The close with the content was faster.
+            if !flags.has(InodeFlags::WRITING) {
+                rights = rights.without(Rights::WRITE).without(Rights::APPEND);
+            }
+        }
         // Nobody who wants to write to a file is answered before it is moved out.
         if self.peek(handle).is_some_and(Inode::is_inline) {
             rights = rights.without(Rights::WRITE).without(Rights::APPEND);
         }
         let lost = |right: Rights, by: Rights| rights.contains(right) && self.opens.others_have(handle, client, by);
         let rights = if lost(Rights::LOCK, Rights::LOCK) { rights.without(Rights::LOCK) } else { rights };
+        let rights =
+            if lost(Rights::DELAY, Rights::WRITE) || lost(Rights::DELAY, Rights::READ) { rights.without(Rights::DELAY) } else { rights };
         if lost(Rights::APPEND, Rights::WRITE) { rights.without(Rights::APPEND) } else { rights }
     }
 
@@ -120,6 +130,12 @@ impl State {
     /// True if somebody was writing to the file of whom nothing is known.
     pub fn has_lost_writers(&self, handle: Handle) -> bool {
         self.is_uncertain(handle) || self.flagged.unclaimed.contains(&handle)
+    }
+
+    /// A file that nobody but its maker can have written to was closed by it.
+    pub fn closed_by_its_only_writer(&mut self, handle: Handle) {
+        self.flagged.uncertain.remove(&handle);
+        self.flagged.unclaimed.remove(&handle);
     }
 
     /// The size of the file is certain again.

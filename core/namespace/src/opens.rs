@@ -1,6 +1,7 @@
 //! Who has which file open. Volatile: after a restart clients tell it again. Opens are states, not
 //! counts, so that repeating and reordering messages does no harm.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use weft_base::{ClientId, FastMap, Handle};
@@ -33,6 +34,8 @@ pub(crate) struct Opens {
     by_handle: FastMap<Handle, Vec<OpenBy>>,
     by_client: FastMap<ClientId, BTreeSet<Handle>>,
     pub(crate) grace: Grace,
+    /// See [`State::take_asked_back`](crate::State::take_asked_back).
+    pub(crate) asked_back: RefCell<BTreeSet<Handle>>,
 }
 
 impl Opens {
@@ -101,8 +104,13 @@ impl Opens {
 
     /// The other clients that have these rights.
     pub(crate) fn others_with(&self, handle: Handle, client: ClientId, rights: Rights) -> impl Iterator<Item = ClientId> {
+        self.holders(handle, rights).filter(move |holder| *holder != client)
+    }
+
+    /// The clients that have these rights.
+    pub(crate) fn holders(&self, handle: Handle, rights: Rights) -> impl Iterator<Item = ClientId> {
         let opens = self.by_handle.get(&handle).map_or(&[][..], Vec::as_slice);
-        opens.iter().filter(move |open| open.client != client && open.rights.contains(rights)).map(|open| open.client)
+        opens.iter().filter(move |open| open.rights.contains(rights)).map(|open| open.client)
     }
 
     fn forget(&mut self, client: ClientId, handle: Handle) {

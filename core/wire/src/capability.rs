@@ -59,10 +59,15 @@ impl Rights {
     /// Append without a lock: nobody else writes meanwhile. Only between clients and metadata
     /// servers.
     pub const APPEND: Rights = Rights(16);
+    /// Keep what is written to a new file until it is closed: nobody else looks at it before. Only
+    /// between clients and metadata servers; it comes with a create that says so.
+    pub const DELAY: Rights = Rights(32);
     /// What data servers know of.
     pub const OF_DATA: Rights = Rights(1 | 2 | 4);
     /// What an open may ask for.
     pub const OF_OPENS: Rights = Rights(1 | 2 | 8 | 16);
+    /// What a client may hold of a file.
+    pub const OF_CLIENTS: Rights = Rights(1 | 2 | 8 | 16 | 32);
 
     /// True if all of `other` is allowed.
     pub fn contains(self, other: Rights) -> bool {

@@ -72,12 +72,16 @@ pub struct CreateOptions {
     pub stripe_width: u16,
     /// The distribution `varstrip` with these strips.
     pub strips: Option<Arc<Strips>>,
+    /// What is written to a new file may stay with this client until it is closed, where its server
+    /// keeps small files: for clients that keep leases ([`crate::Client::keep_leases`]).
+    pub can_delay: bool,
 }
 
 impl Default for CreateOptions {
     fn default() -> Self {
         let rights = Rights::READ.with(Rights::WRITE);
-        CreateOptions { mode: 0o644, exclusive: false, rights, truncate: false, stripe_bytes: 0, stripe_width: 0, strips: None }
+        let (stripe_bytes, stripe_width, strips) = Default::default();
+        CreateOptions { mode: 0o644, exclusive: false, rights, truncate: false, stripe_bytes, stripe_width, strips, can_delay: false }
     }
 }
 

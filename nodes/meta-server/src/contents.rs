@@ -336,7 +336,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         self.background.contents.is_releasing.set(false);
     }
 
-    fn start_growing(self: &Rc<Self>) {
+    pub(crate) fn start_growing(self: &Rc<Self>) {
         if !self.background.contents.is_growing.replace(true) {
             let this = Rc::clone(self);
             self.rt.spawn(async move {

@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use weft_base::{ClientId, FileKind, Handle, MILLISECOND, Payload, Result, Status};
 use weft_journal::Lsn;
-use weft_lease::{Notice, Touched};
+use weft_lease::{AskedBack, Notice, Touched};
 use weft_namespace::{Change, OpenChange, Record};
 use weft_rt::{PeerId, ServerRuntime, Signal, race};
-use weft_wire::ops::{LeaseNotice, NoticesReply, NoticesRequest, TxPart};
+use weft_wire::ops::{CreateRequest, LeaseNotice, NoticesReply, NoticesRequest, TxPart};
 use weft_wire::{Frame, Header, LeaseScope, Op, Request, Rights, Wire};
 
 use crate::engine::Engine;
@@ -116,6 +116,42 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
     }
 
+    /// Who makes a file may delay what it writes to it only if it hears when others ask.
+    pub(crate) fn may_delay(self: &Rc<Self>, client: ClientId, request: &mut CreateRequest) {
+        if request.can_delay != Some(true) {
+            return;
+        }
+        if !self.clients.holders.leases.borrow().hears(client, self.rt.now()) {
+            request.can_delay = None;
+            return;
+        }
+        let state = self.state.borrow();
+        if state.hints(request.at.dir).inline_limit > 0 && !state.has_delay_room() && state.may_grow_contents() {
+            self.start_growing();
+        }
+    }
+
+    /// Asks those back who delay writes to files that others asked for. Who hears nothing delays
+    /// them no longer.
+    pub(crate) fn ask_back_delayed(&self) {
+        let files = self.state.borrow().take_asked_back();
+        for (client, file) in files {
+            match self.clients.holders.leases.borrow_mut().ask_back(client, file, self.rt.now()) {
+                AskedBack::Told => {
+                    self.clients.holders.notify(client);
+                    continue;
+                }
+                // Who waits asks again when its session begins, or is over.
+                AskedBack::NotYet => continue,
+                AskedBack::Never => {}
+            }
+            let mut record = Record::default();
+            self.state.borrow().prepare_end_of_delay(client, file, &mut record);
+            self.change_in_flow(&mut record);
+            self.shell.release();
+        }
+    }
+
     /// A client that keeps what it is told asks what it must not believe any more.
     pub(crate) fn notices(self: &Rc<Self>, peer: PeerId, header: &Header, request: &NoticesRequest) -> Result<Step> {
         let (client, sequence, now) = (header.request.client, header.request.sequence, self.rt.now());
@@ -132,7 +168,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
         let renewed = self.clients.holders.leases.borrow_mut().renew(client, sequence, request.session, request.heard, now);
         let renewed = renewed.ok_or(Status::StaleRequest)?;
-        if renewed.has_released {
+        if renewed.has_released || renewed.is_new {
             self.shell.release();
         }
         let reply = self.notices_for(client, renewed.session);
@@ -205,7 +241,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Ends the sessions of clients that have not asked for long.
     pub(crate) fn expire_leases(&self) {
         let (over, has_released) = self.clients.holders.leases.borrow_mut().expire(self.rt.now());
-        if has_released {
+        // Who waits for writes that one of them delays need not any longer.
+        if has_released || !over.is_empty() {
             self.shell.release();
         }
         over.iter().for_each(|client| drop(self.clients.holders.waiting.borrow_mut().remove(client)));

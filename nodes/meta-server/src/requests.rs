@@ -79,7 +79,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 return Ok(Step::Later);
             }
         }
-        let request = self.shell.decode(peer, op, body, |handle| {
+        let mut request = self.shell.decode(peer, op, body, |handle| {
             let state = self.state.borrow();
             let has = state.opened_by(header.request.client, handle).map_or(Rights::default(), |(rights, _)| rights);
             // After a restart of this server, files that somebody was writing to: this client may
@@ -100,6 +100,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
         let (client, object) = (header.request.client, request.object());
         let leasable = self.leasable(client, &request);
+        if let Request::Create(create) = &mut request {
+            self.may_delay(client, create);
+        }
         let hint = match &request {
             Request::SetXattr(request) if self.config.warn.is_some() => Some(request.clone()),
             _ => None,
@@ -127,6 +130,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if let (Err(Status::SharedAppend), Op::Open | Op::SetAttr) = (&result, op) {
             self.tell_appenders(client, object);
         }
+        self.ask_back_delayed();
         if changes && let Err(status) = &result {
             self.state.borrow_mut().remember(header.request, header.finished_below(), Err(*status));
         }
@@ -167,7 +171,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let (handle, rights, sequence) = match request {
             Request::Create(request) => {
                 let reply = CreateReply::from_bytes(answer.clone())?;
-                let rights = if reply.capability.is_some() { request.open } else { Rights::default() };
+                let delays = if reply.delay_bytes.is_some() { Rights::DELAY } else { Rights::default() };
+                let rights = if reply.capability.is_some() { request.open.with(delays) } else { Rights::default() };
                 (reply.handle, rights, request.open_sequence)
             }
             Request::Open(request) => (request.handle, request.rights, request.open_sequence),

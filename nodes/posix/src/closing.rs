@@ -21,6 +21,7 @@ const KEEP_ALIVE: u64 = 5 * SECOND;
 impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// Closes a file soon.
     pub(crate) async fn close_soon(&self, file: Arc<OpenFile>) {
+        file.closes_soon();
         if let Some(file) = self.closes.add(file) {
             Box::pin(self.close_all(vec![file])).await;
         }
@@ -88,7 +89,6 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         }
         // Nobody is above any more.
         self.closes.lock().ends = true;
-        self.leave_leases().await;
         let end = self.now() + patience_ns;
         self.closes.called.notify();
         self.closes.ended.notify();
@@ -97,15 +97,18 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             let left = {
                 let state = self.closes.lock();
                 if !state.works && state.waiting.is_empty() {
-                    return;
+                    break;
                 }
                 state.waiting.len()
             };
             if self.now() >= end {
-                return self.gateway.warn(&format!("gave up closing {left} files: the servers do not answer"));
+                self.gateway.warn(&format!("gave up closing {left} files: the servers do not answer"));
+                break;
             }
             race(ended, self.rt().sleep_until(end)).await;
         }
+        // Not before: what was delayed is lost if others ask for it.
+        self.leave_leases().await;
     }
 
     async fn close_all(&self, files: Vec<Arc<OpenFile>>) {

@@ -64,6 +64,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             exclusive: how.exclusive || is_first,
             truncate: how.truncate,
             rights: how.rights,
+            can_delay: self.options.appends_alone && !how.direct && how.stable == Stable::No,
             ..CreateOptions::default()
         };
         let created = self.client.create(&who, dir.handle(), name, &options).await.map_err(|error| {
@@ -104,6 +105,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         }
         self.set_id.take(number);
         if let Some(open) = self.files.remove(number) {
+            open.file.closes_soon();
             self.closes.push(open.file.clone());
         }
         true

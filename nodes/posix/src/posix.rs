@@ -36,9 +36,10 @@ pub struct Options {
     /// Locks of programs are decided by servers, and seen by other gateways. False: whoever is
     /// above keeps them by itself.
     pub keeps_locks: bool,
-    /// A file that only this gateway has open for writing is appended to without asking. The
-    /// gateway must hear notices for it ([`Posix::next_to_hear`]), or others that want to write are
-    /// refused. False: every append takes a lock at the server.
+    /// A file that only this gateway has open for writing is appended to without asking, and what
+    /// is written to a new small one may stay here until it is closed. The gateway must hear
+    /// notices for it ([`Posix::next_to_hear`]), or others that want to write are refused. False:
+    /// every append takes a lock at the server.
     pub appends_alone: bool,
     /// Reading a file sets the time of its last access where that is due, as `relatime` of Linux
     /// has it; servers hear of it with the close. False: reading sets no time.

@@ -14,6 +14,7 @@ use weft_sched::LayerKind;
 use weft_sched::improved::DiskCost;
 use weft_virtual_cluster::{Exit, Servers, cluster_map};
 use weft_wire::ClusterKey;
+use weft_wire::ops::LeaseNotice;
 
 pub use weft_virtual_cluster::{Durability, Engine};
 
@@ -173,8 +174,20 @@ impl Cluster {
     pub fn keep_leases(&self, node: NodeId, client: &Client<SimRt>) {
         client.keep_leases(true);
         for server in self.map.meta.iter().map(|entry| entry.id) {
-            let client = client.clone();
-            drop(self.control.spawn_on(node, move |_| async move { while client.hear_notices(server, |_, _| {}).await {} }));
+            let (client, control) = (client.clone(), self.control.clone());
+            let hears = move |_| async move {
+                // What it has for itself it gives back when others ask.
+                let gives_back = |notice: &LeaseNotice| {
+                    if let LeaseNotice::Append { handle } = notice
+                        && let Some(file) = client.share_appends(*handle)
+                    {
+                        let client = client.clone();
+                        drop(control.spawn_on(node, move |_| async move { client.close(file).await.is_ok() }));
+                    }
+                };
+                while client.hear_notices(server, |notice, _| gives_back(notice)).await {}
+            };
+            drop(self.control.spawn_on(node, hears));
         }
     }
 

@@ -1,5 +1,6 @@
 //! What was asked and what was answered: the record of one run, as the checkers read it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use bytes::Bytes;
@@ -401,6 +402,11 @@ pub struct History {
     /// The names of directories are with several servers: a listing, and what one of these
     /// directories is like, is asked at all of them.
     pub splits: bool,
+    /// Clients with leases may delay what they write to new files.
+    pub delays: bool,
+    /// Clients and files that they made, where what they wrote may have been lost with them: it was
+    /// not closed for certain.
+    lost: BTreeSet<(usize, Handle)>,
 }
 
 impl History {
@@ -431,6 +437,11 @@ impl History {
         if !matches!(outcome, Outcome::Unknown(_)) {
             event.end = self.clock;
         }
+        if let (true, Action::Close { handle } | Action::Fsync { handle } | Action::Write { handle, .. }) = (self.delays, &event.action)
+            && !matches!(outcome, Outcome::Done(_))
+        {
+            self.lost.insert((event.client, *handle));
+        }
         event.outcome = outcome;
         event.end_at = now;
     }
@@ -438,6 +449,25 @@ impl History {
     /// Refines an operation that has not ended by what was learned meanwhile.
     pub fn amend(&mut self, number: usize, amend: impl FnOnce(&mut Action)) {
         amend(&mut self.events[number].action);
+    }
+
+    /// A client has died: of all that it made and has not closed since, what it delayed is lost.
+    pub fn loses_all_open(&mut self, client: usize) {
+        let mut opens: BTreeMap<Handle, i32> = BTreeMap::new();
+        for event in self.events.iter().filter(|event| event.client == client) {
+            match (&event.action, &event.outcome) {
+                (Action::Create { .. }, Outcome::Done(Answer::Created(seen, _))) => *opens.entry(seen.handle).or_default() += 1,
+                (Action::Open { handle }, Outcome::Done(_)) => *opens.entry(*handle).or_default() += 1,
+                (Action::Close { handle }, Outcome::Done(_)) => *opens.entry(*handle).or_default() -= 1,
+                _ => {}
+            }
+        }
+        self.lost.extend(opens.into_iter().filter(|(_, count)| *count > 0).map(|(file, _)| (client, file)));
+    }
+
+    /// True if what this client wrote to a file may have been lost with it.
+    pub fn may_be_lost(&self, client: usize, file: Handle) -> bool {
+        self.lost.contains(&(client, file))
     }
 
     /// Position in the order of beginnings and ends.

@@ -107,6 +107,8 @@ impl FileRecord {
         let mut record = FileRecord::default();
         for (number, event) in history.events().iter().enumerate() {
             let is_lost = lost.is_some_and(|(from, to)| (from..to).contains(&event.begin));
+            let is_write = matches!(event.action, Action::Write { .. });
+            let is_lost = is_lost || is_write && history.may_be_lost(event.client, file);
             let is_over_a_start = data_starts.iter().any(|at| (event.begin_at..=event.end_at).contains(at));
             record.add(number, event, file, is_lost, is_over_a_start);
         }

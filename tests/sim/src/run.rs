@@ -130,6 +130,8 @@ struct Run<'a> {
     stage: Stage,
     /// `None` for a worker whose node has died.
     clients: Vec<(NodeId, Option<Worker>)>,
+    /// Their numbers in the history.
+    numbers: Vec<usize>,
     faults: Vec<FaultPlan>,
     /// When the last fault strikes, in virtual time.
     last_fault: u64,
@@ -146,13 +148,15 @@ impl<'a> Run<'a> {
             }
             (node, Some(worker))
         };
-        let clients = (1..=plan.clients).map(add).collect();
+        let clients: Vec<(NodeId, Option<Worker>)> = (1..=plan.clients).map(add).collect();
+        let numbers = clients.iter().filter_map(|(_, worker)| worker.as_ref()).map(|worker| worker.number).collect();
+        stage.shared.borrow_mut().history.delays = plan.puts && plan.leases;
         let tolerance = Tolerance {
             full_disks: plan.fault_profile == FaultProfile::FullDisks,
             calm: plan.fault_profile == FaultProfile::Calm,
             lost_between: None,
         };
-        Run { plan, stage, clients, faults: Vec::new(), last_fault: 0, tolerance }
+        Run { plan, stage, clients, numbers, faults: Vec::new(), last_fault: 0, tolerance }
     }
 
     fn go(&mut self) -> Result<(), String> {
@@ -188,8 +192,14 @@ impl<'a> Run<'a> {
         if self.has_unknown_opens() {
             self.clients.iter().for_each(|(node, _)| self.stage.sim.crash(*node));
         }
-        if self.clients.iter().any(|(node, worker)| worker.is_none() || !self.stage.sim.is_running(*node)) {
+        let is_dead = |(node, worker): &(NodeId, Option<Worker>)| worker.is_none() || !self.stage.sim.is_running(*node);
+        let dead: Vec<usize> =
+            self.clients.iter().zip(&self.numbers).filter(|(client, _)| is_dead(client)).map(|(_, number)| *number).collect();
+        if !dead.is_empty() {
             self.stage.bury_the_dead();
+        }
+        if self.plan.puts {
+            dead.iter().for_each(|client| self.stage.shared.borrow_mut().history.loses_all_open(*client));
         }
         self.stage.examine(self.plan.with_data, self.tolerance)
     }

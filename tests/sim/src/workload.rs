@@ -364,8 +364,8 @@ impl Worker {
         match action {
             Action::Create { dir, name, exclusive, truncate } => {
                 let rights = Rights::READ.with(Rights::WRITE);
-                let options =
-                    CreateOptions { mode: FILE_MODE, exclusive: *exclusive, rights, truncate: *truncate, ..CreateOptions::default() };
+                let (mode, exclusive, truncate, can_delay) = (FILE_MODE, *exclusive, *truncate, self.shared.borrow().history.delays);
+                let options = CreateOptions { mode, exclusive, rights, truncate, can_delay, ..CreateOptions::default() };
                 let (attr, file, created) = client.create(who, *dir, &name.bytes(), &options).await?;
                 self.open.entry(attr.handle).or_default().push(file);
                 Ok(Answer::Created(Seen::from(&attr), created))

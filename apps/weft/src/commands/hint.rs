@@ -35,9 +35,9 @@ Hints concern files that are made from now on; directories made below inherit th
                 and one datafile; 0: off
   presplit      N, or all: the names of directories that are made below are spread over so many
                 metadata servers from the beginning; 1: over one
-  inline_limit  bytes, at most 16384: files up to this size that are written whole (weft cp,
-                weft_put, Python write_bytes) lie on metadata servers, until somebody opens them
-                for writing; 0: off
+  inline_limit  bytes, at most 16384: files up to this size that are written whole (through a
+                mount, by weft cp, weft_put, Python write_bytes) lie on metadata servers, until
+                somebody opens them for writing; 0: off
 
 They are extended attributes too: setfattr -n user.weft.num_dfiles -v 1 DIR (or user.pvfs2.num_dfiles).";
 

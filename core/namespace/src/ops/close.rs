@@ -63,6 +63,10 @@ impl State {
         if applies {
             record.open = Some(OpenChange::Keep { client, handle, rights, sequence: request.open_sequence });
         }
+        if self.delays(client, handle) && applies && !rights.contains(Rights::DELAY) {
+            // What it has kept is at data servers now.
+            changed.flags = changed.flags.not_delayed();
+        }
         let writes_on = match self.opens.of(client, handle) {
             Some((has, _)) if applies => has.contains(Rights::WRITE) && rights.contains(Rights::WRITE),
             Some((has, _)) => has.contains(Rights::WRITE),
@@ -70,7 +74,7 @@ impl State {
         };
         let others_write = self.opens.has_writer(handle, Some(client));
         if !writes_on && !others_write && !self.has_lost_writers(handle) {
-            changed.flags = changed.flags.without(InodeFlags::WRITING).without(InodeFlags::APPENDING);
+            changed.flags = changed.flags.not_delayed().without(InodeFlags::WRITING).without(InodeFlags::APPENDING);
         }
         // Written bytes are a change even if size and times are the same: caches go by the version.
         // That nobody writes any more is none.
@@ -116,7 +120,7 @@ impl State {
         changed.set_allocated(told.allocated_bytes);
         changed.written(told.mtime);
         if !self.opens.has_writer(handle, None) {
-            changed.flags = changed.flags.without(InodeFlags::WRITING).without(InodeFlags::APPENDING);
+            changed.flags = changed.flags.not_delayed().without(InodeFlags::WRITING).without(InodeFlags::APPENDING);
         }
         // As above: what a lost writer wrote is not known.
         if changed != *inode || inode.flags.has(InodeFlags::WRITING) {

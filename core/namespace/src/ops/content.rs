@@ -18,15 +18,20 @@ pub enum MovePlan {
 }
 
 impl State {
+    /// How many bytes of a file in this directory may stay here, all that it has; 0: none.
+    pub(super) fn content_limit(&self, dir: Handle, inode: &Inode) -> u32 {
+        let may_stay = inode.kind == FileKind::File && !inode.layout.is_varstrip() && !inode.has_no_metafile();
+        if may_stay { self.hints(dir).inline_limit.min(inode.layout.stripe_bytes) } else { 0 }
+    }
+
     /// The content that comes with a create, if it can stay here; then the inode says so.
     ///
     /// # Errors
     /// [`Status::Busy`]: it can, in a while.
     pub(super) fn take_content(&self, request: &CreateRequest, inode: &mut Inode) -> Result<Option<Bytes>> {
         let Some(content) = &request.content else { return Ok(None) };
-        let limit = self.hints(request.at.dir).inline_limit.min(inode.layout.stripe_bytes);
-        let may_stay = inode.kind == FileKind::File && !inode.layout.is_varstrip() && !inode.has_no_metafile();
-        if !may_stay || limit == 0 || content.len() > limit as usize {
+        let limit = self.content_limit(request.at.dir, inode);
+        if limit == 0 || content.len() > limit as usize {
             return Ok(None);
         }
         let block = match self.contents().room(content.len()) {

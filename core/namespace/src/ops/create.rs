@@ -6,7 +6,7 @@ use weft_wire::Rights;
 use weft_wire::ops::{CreateReply, CreateRequest, DirChange};
 
 use super::open::{check_out, written_with};
-use crate::{Change, EXECUTE, Inode, MODE_SETGID, OpenChange, Record, RequestContext, State};
+use crate::{Change, EXECUTE, Inode, InodeFlags, MODE_SETGID, OpenChange, Record, RequestContext, State};
 
 /// Longest target of a symlink in bytes (`PATH_MAX` of Linux without its NUL).
 const TARGET_BYTES_MAX: usize = 4095;
@@ -43,11 +43,15 @@ impl State {
             (inode.nlink, inode.mode) = (0, inode.mode | MODE_UNNAMED);
         }
         let content = if is_unnamed { None } else { self.take_content(request, &mut inode)? };
+        let delay_bytes = if is_unnamed || content.is_some() { None } else { self.delay_bytes(request, &inode) };
         let handle = self.next_handle();
         let opened = request.open != Rights::default() && request.kind == FileKind::File && content.is_none();
         if opened {
-            let (client, rights) = (cx.client, request.open);
-            if rights.contains(Rights::WRITE) {
+            let client = cx.client;
+            let rights = if delay_bytes.is_some() { request.open.with(Rights::DELAY) } else { request.open };
+            if delay_bytes.is_some() {
+                inode.flags = inode.flags.with(InodeFlags::DELAYED);
+            } else if rights.contains(Rights::WRITE) {
                 inode.flags = written_with(inode.flags, rights);
             }
             record.open = Some(OpenChange::Open { client, handle, rights, sequence: request.open_sequence });
@@ -67,6 +71,7 @@ impl State {
                 partitions: None,
             }),
             capability: opened.then(|| cx.capability(handle, request.open)),
+            delay_bytes,
             dir: if is_unnamed { DirChange::NONE } else { DirChange { version: dir.version + 1, time: cx.now } },
         };
         record.changes.push(Change::PutInode { handle, inode });
@@ -180,7 +185,8 @@ impl State {
         if request.exclusive {
             return Err(Status::Exists);
         }
-        let mut reply = CreateReply { created: false, handle, kind, state: None, capability: None, dir: DirChange::NONE };
+        let mut reply =
+            CreateReply { created: false, handle, kind, state: None, capability: None, dir: DirChange::NONE, delay_bytes: None };
         let Some(inode) = self.peek(handle) else { return Ok(reply) };
         if let Some(changed) = self.replace_content(cx, request, handle, inode, record)? {
             reply.state = Some(self.file_state(cx, handle, &changed));
@@ -192,7 +198,7 @@ impl State {
             reply.state = Some(open.state);
             reply.capability = Some(open.capability);
         } else {
-            self.check_readable(handle, inode)?;
+            self.check_tellable(cx.client, handle, inode)?;
             reply.state = Some(self.file_state(cx, handle, inode));
         }
         Ok(reply)

@@ -66,7 +66,7 @@ impl State {
             }
             inode => inode?,
         };
-        self.check_readable(handle, inode)?;
+        self.check_tellable(cx.client, handle, inode)?;
         Ok(self.file_state(cx, handle, inode))
     }
 

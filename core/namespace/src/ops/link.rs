@@ -36,7 +36,8 @@ impl State {
             Change::PutInode { handle, inode } if *handle == request.handle => Some(inode),
             _ => None,
         });
-        changed.map(|inode| self.file_state(cx, request.handle, inode))
+        let told = changed.filter(|inode| !self.is_delayed_elsewhere(cx.client, request.handle, inode));
+        told.map(|inode| self.file_state(cx, request.handle, inode))
     }
 
     /// What happens to a file that is no directory when its link count changes by `delta`.

@@ -31,7 +31,7 @@ impl State {
         let (handle, kind) = self.entry(dir.0, name).ok_or(Status::NotFound)?;
         let state = match self.peek(handle) {
             Some(inode) => {
-                self.check_readable(handle, inode)?;
+                self.check_tellable(cx.client, handle, inode)?;
                 Some(self.file_state(cx, handle, inode))
             }
             None => None,

@@ -11,6 +11,7 @@ mod classic;
 mod close;
 mod content;
 mod create;
+mod delay;
 mod getattr;
 mod link;
 mod lookup;

@@ -30,7 +30,7 @@ impl State {
             FileKind::Directory => return Err(Status::IsDirectory),
             _ => return Err(Status::Invalid),
         }
-        if rights.and(Rights::READ.with(Rights::WRITE)) == Rights::default() || !Rights::OF_OPENS.contains(rights) {
+        if rights.and(Rights::READ.with(Rights::WRITE)) == Rights::default() || !Rights::OF_CLIENTS.contains(rights) {
             return Err(Status::Invalid);
         }
         let read = if rights.contains(Rights::READ) { READ } else { 0 };
@@ -45,8 +45,12 @@ impl State {
     ///
     /// # Errors
     /// [`Status::LockedElsewhere`]; [`Status::SharedAppend`] if another client appends as if it
-    /// were alone; [`Status::OthersWrite`] if this one wants to, and is not.
+    /// were alone; [`Status::OthersWrite`] if this one wants to, and is not;
+    /// [`Status::CapabilityRefused`] if it says that it delays writes, and may not any more.
     pub(super) fn check_others(&self, client: ClientId, handle: Handle, rights: Rights) -> Result<()> {
+        if rights.contains(Rights::DELAY) && !self.delays(client, handle) {
+            return Err(Status::CapabilityRefused);
+        }
         if rights.contains(Rights::LOCK) && self.opens.others_have(handle, client, Rights::LOCK) {
             return Err(Status::LockedElsewhere);
         }
@@ -75,7 +79,7 @@ impl State {
         self.check_open(handle, inode, rights, who)?;
         self.check_kept(handle, inode)?;
         self.check_others(cx.client, handle, rights)?;
-        self.check_readable(handle, inode)?;
+        self.check_tellable(cx.client, handle, inode)?;
         record.open = Some(OpenChange::Open { client: cx.client, handle, rights, sequence });
         let flags = written_with(inode.flags, rights);
         if rights.contains(Rights::WRITE) {
@@ -115,6 +119,10 @@ pub(super) fn check_out(inode: &Inode, rights: Rights, knows: bool) -> Result<()
 
 /// The conditions of a file that is opened for writing.
 pub(super) fn written_with(flags: InodeFlags, rights: Rights) -> InodeFlags {
+    // Its client goes on to keep what it writes, however often it opens the file.
+    if flags.is_delayed() {
+        return flags;
+    }
     let flags = flags.with(InodeFlags::HAS_DATA).with(InodeFlags::WRITING);
     if rights.contains(Rights::APPEND) { flags.with(InodeFlags::APPENDING) } else { flags }
 }

@@ -48,7 +48,7 @@ impl State {
     fn dir_entry(&self, cx: &RequestContext<'_>, cookie: u64, entry: &Entry, with_state: bool) -> DirEntry {
         let inode = if with_state { self.peek(entry.handle) } else { None };
         // What is being changed is asked for again by whoever needs it.
-        let inode = inode.filter(|inode| self.check_readable(entry.handle, inode).is_ok());
+        let inode = inode.filter(|inode| self.check_tellable(cx.client, entry.handle, inode).is_ok());
         DirEntry {
             name: Bytes::copy_from_slice(&entry.name),
             handle: entry.handle,

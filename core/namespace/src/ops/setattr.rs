@@ -35,7 +35,7 @@ impl State {
         let inode = self.inode(handle)?;
         self.check_writable(handle, inode)?;
         // The answer tells all attributes: of a directory also how many entries it has.
-        self.check_readable(handle, inode)?;
+        self.check_tellable(cx.client, handle, inode)?;
         let mut changed = inode.changed(cx.now);
         match request.seal {
             Some(seals) => self.change_seal(handle, &mut changed, seals, request)?,
@@ -172,6 +172,7 @@ impl State {
         inode.check_unsealed()?;
         self.may_access(who, handle, inode, WRITE)?;
         self.check_writable(handle, inode)?;
+        self.check_tellable(cx.client, handle, inode)?;
         check_out(inode, Rights::WRITE, false)?;
         let mut changed = inode.changed(cx.now);
         self.drop_privileges(who, handle, &mut changed, record);

@@ -22,7 +22,7 @@ impl State {
     pub(crate) fn plan_size(&self, handle: Handle, inode: &Inode, changed: &mut Inode, size: u64, now: WallTime) -> Option<()> {
         changed.written_here(now);
         let exact = self.size_is_exact(handle, inode);
-        if exact && size >= inode.size || !inode.flags.has(InodeFlags::HAS_DATA) {
+        if exact && size >= inode.size || !inode.flags.may_have_data() {
             // Nothing is cut: within one epoch sizes only grow.
             if size < inode.size {
                 changed.truncate_epoch += 1;
@@ -56,7 +56,7 @@ impl State {
     /// Number of datafiles, from index 0, that may exist: for a file of known size that was never
     /// cut only as many as its size reaches.
     pub fn datafiles(&self, handle: Handle, inode: &Inode) -> u32 {
-        let may_have = inode.flags.has(InodeFlags::HAS_DATA) || inode.flags.has(InodeFlags::TOLD);
+        let may_have = inode.flags.may_have_data() || inode.flags.has(InodeFlags::TOLD);
         if !may_have && (self.opens.grace != Grace::Lost || inode.is_inline()) {
             return 0;
         }

@@ -179,6 +179,7 @@ pub fn create(dir: Handle, file: &str) -> CreateRequest {
         strips: None,
         unnamed: None,
         content: None,
+        can_delay: None,
     }
 }
 

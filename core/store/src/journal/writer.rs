@@ -132,7 +132,8 @@ impl JournalWriter {
         self.end_offset
     }
 
-    /// The current segment takes nothing more, not even a mark: the next frame goes into the next one.
+    /// The current segment takes nothing more, not even a mark: the next frame goes into the next
+    /// one.
     pub fn end_segment(&mut self) {
         self.segment_bytes = self.end_offset;
     }

@@ -140,16 +140,29 @@ wire_struct! {
         /// At most [`CLOSES_MAX`].
         pub closes: Vec<CloseRequest>,
         optional {
+            /// What was kept of some of them under [`Rights::DELAY`], which ends: all that is in
+            /// the file, for its server to keep. At most [`DELAYED_BYTES_MAX`] bytes together.
+            1 pub contents: Vec<DelayedContent>,
             /// Which of them, by their positions in a byte each, have been read, and their time of
             /// the last access may be too old.
             2 pub read: Bytes,
         }
     }
 
+    /// All bytes of a file that is being closed.
+    pub struct DelayedContent {
+        /// The position of its close.
+        pub number: u8,
+        /// The bytes.
+        pub content: Bytes,
+    }
+
     /// What became of each close.
     pub struct CloseManyReply {
         /// In the order of the request. [`Status::Busy`](weft_base::Status::Busy): not possible
-        /// within this turn, ask for it alone.
+        /// within this turn, ask for it alone. Of one with a content nothing is done when it fails:
+        /// [`Status::CapabilityRefused`](weft_base::Status::CapabilityRefused) if the right to
+        /// delay has ended, any other: the content is to be written to data servers.
         pub outcomes: Vec<Result<()>>,
     }
 
@@ -282,3 +295,6 @@ impl SetAttrRequest {
 /// Most closes in one [`CloseManyRequest`]: their records must fit one frame of a journal with
 /// small segments.
 pub const CLOSES_MAX: usize = 128;
+
+/// Most bytes of contents in one [`CloseManyRequest`], for the same reason.
+pub const DELAYED_BYTES_MAX: usize = 128 << 10;

@@ -73,6 +73,9 @@ wire_struct! {
             /// the reply has no capability, and attributes that say that the content is there. Else
             /// the file is opened as `open` says, and still to be written.
             4 pub content: Bytes,
+            /// The client hears notices, and can keep what is written to the file until it is
+            /// closed ([`Rights::DELAY`]).
+            6 pub can_delay: bool,
         }
     }
 
@@ -90,6 +93,10 @@ wire_struct! {
         pub capability: Option<Capability>,
         /// If the name was made: the directory after it.
         pub dir: DirChange,
+        optional {
+            /// The client has [`Rights::DELAY`] for this many bytes from the beginning of the file.
+            2 pub delay_bytes: u32,
+        }
     }
 
     /// Makes a directory; the server of the name chooses the server of the directory.

@@ -247,6 +247,10 @@ impl<R: Runtime> Client<R> {
         }
         // A time needs no report of own writes before it: its epoch says that they came before it.
         let inode = if changes.size.is_some() { self.inner.opens.get(handle) } else { None };
+        if let Some(inode) = inode.as_ref().filter(|inode| inode.is_delayed()) {
+            // Cut, it is a file of data servers.
+            Box::pin(self.report(flow, inode)).await?;
+        }
         let passage = match &inode {
             Some(inode) => Some(self.enter(inode).await),
             None => None,

@@ -3,18 +3,69 @@
 
 use std::sync::Arc;
 
-use weft_base::{Handle, Status};
+use weft_base::{Handle, Nanos, Status};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::Rights;
 use weft_wire::ops::{Family, Lock, LockKind, LockOutcome, Unlock};
 
-use super::appending::AGAIN_NS;
+use super::appending::{AGAIN_NS, Appending};
+use super::open_inode::OpenInode;
 use super::opens::RENEWAL;
 use crate::flow::Flow;
 use crate::{Client, OpenFile, Result};
 
 /// The owner of all locks for appends: a client does one append to a file at a time.
 const OWNER: u64 = 1;
+
+impl OpenInode {
+    /// How often others wanted to write: to be noted before an open for appends.
+    pub(super) fn shares(&self) -> u64 {
+        self.lock().shares
+    }
+
+    /// An open for appends was granted and the size is known: this client is alone, unless others
+    /// wanted to write since that count.
+    pub(super) fn is_alone_since(&self, shares: u64) {
+        let mut state = self.lock();
+        if state.shares == shares && state.held.contains(Rights::APPEND) {
+            state.appending = Appending::Alone;
+        }
+    }
+
+    /// Others want to write, or do, or look at a file to which writes are delayed. Until then it
+    /// need not be asked whether they have gone.
+    pub(super) fn share_appends(&self, until: Nanos) {
+        let mut state = self.lock();
+        state.shares += 1;
+        state.appending = Appending::Shared(until);
+        state.ask_delayed_back();
+    }
+
+    /// True if this client may be alone, and should ask the server.
+    pub(super) fn may_ask_alone(&self, now: Nanos) -> bool {
+        match self.lock().appending {
+            Appending::Shared(until) => now >= until,
+            Appending::Alone | Appending::Unsure => true,
+        }
+    }
+
+    /// An append begins if this client is alone.
+    pub(super) fn begin_alone(&self) -> bool {
+        let mut state = self.lock();
+        state.appends_alone = state.appending == Appending::Alone;
+        state.appends_alone
+    }
+
+    pub(super) fn end_alone(&self) {
+        self.lock().appends_alone = false;
+    }
+
+    /// True if others wait until the server hears that this client is not alone.
+    pub(super) fn must_yield(&self) -> bool {
+        let state = self.lock();
+        state.held.contains(Rights::APPEND) && !state.needed().contains(Rights::APPEND)
+    }
+}
 
 impl<R: Runtime> Client<R> {
     /// Writes `data` at the end of the file as it is then. Appends of all clients come one after
@@ -28,6 +79,7 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("append", file.handle());
         let inode = file.inode();
         let _turn = inode.appends.enter().await;
+        self.stop_delaying(flow, inode).await?;
         if !inode.begin_alone() {
             if inode.may_ask_alone(self.rt().now()) {
                 let (_, opened) = self.open_in(flow, &RENEWAL, inode.handle, Rights::WRITE.with(Rights::APPEND), false, None).await?;
@@ -54,6 +106,7 @@ impl<R: Runtime> Client<R> {
     pub async fn append_shared(&self, file: &OpenFile, data: Bulk<'_>, sync: Option<bool>) -> Result<()> {
         let flow = self.flow("append", file.handle());
         let _turn = file.inode().appends.enter().await;
+        self.stop_delaying(flow, file.inode()).await?;
         self.append_locked(flow, file, data, sync).await
     }
 
@@ -85,10 +138,11 @@ impl<R: Runtime> Client<R> {
         }
     }
 
-    /// Others want to write to a file to which this client appends alone. Returns what is to be
+    /// Others want to write to a file to which this client appends alone, or look at one to which
+    /// it delays writes. Returns what is to be
     /// closed soon ([`Client::close`]), so that the server hears that it is shared from now on.
     pub fn share_appends(&self, handle: Handle) -> Option<Arc<OpenFile>> {
-        let inode = self.inner.opens.get(handle)?;
+        let inode = self.inner.opens.get_or_ask(handle)?;
         inode.share_appends(self.rt().now() + AGAIN_NS);
         Some(OpenFile::without_rights(inode))
     }

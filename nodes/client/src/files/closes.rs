@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering;
 use weft_base::{Handle, ServerId, Status};
 use weft_call::run_window;
 use weft_rt::Runtime;
-use weft_wire::ops::{CLOSES_MAX, CloseManyRequest};
+use weft_wire::ops::{CLOSES_MAX, CloseManyRequest, DELAYED_BYTES_MAX, DelayedContent};
 
 use super::open_inode::Report;
 use crate::flow::Flow;
 use crate::gate::Passage;
 use crate::knowledge::{Changing, Effect, Touched};
-use crate::{Client, OpenFile, Result};
+use crate::{Client, Error, OpenFile, Result};
 
 /// A file to be closed together with others; nobody else sends anything about it meanwhile.
 struct Closing<'a> {
@@ -41,6 +41,10 @@ impl<R: Runtime> Client<R> {
                 self.inner.opens.remove_if_idle(inode);
                 continue;
             }
+            if inode.must_leave() {
+                alone.push(index);
+                continue;
+            }
             // No gate is waited for while others are held, so nobody waits in a circle.
             let Some(passage) = inode.gate.try_enter() else {
                 alone.push(index);
@@ -53,19 +57,25 @@ impl<R: Runtime> Client<R> {
                     let closing = Closing { index, file, report, change, is_read, _passage: passage };
                     together.entry(inode.handle.server()).or_default().push(closing);
                 }
+                None if inode.must_leave() => alone.push(index),
                 None => self.inner.opens.remove_if_idle(inode),
             }
         }
         let mut requests = Vec::new();
         for (server, mut group) in together {
             while !group.is_empty() {
-                let rest = group.split_off(group.len().min(CLOSES_MAX));
+                let rest = group.split_off(closes_of_a_message(&group));
                 requests.push(self.close_together(server, std::mem::replace(&mut group, rest)));
             }
         }
         for (index, outcome) in run_window(requests, self.options().window).await.into_iter().flatten() {
             match outcome {
-                Err(error) if error.status == Status::Busy => alone.push(index),
+                Err(error) if error.status == Status::Busy || files[index].inode().must_leave() => alone.push(index),
+                // What is lost is closed all the same.
+                Err(error) if error.status == Status::CapabilityRefused => {
+                    let closed = Box::pin(self.close(files[index].clone())).await;
+                    results[index] = closed.and(Err(Error { status: Status::Io, ..error }));
+                }
                 outcome => results[index] = outcome,
             }
         }
@@ -79,7 +89,11 @@ impl<R: Runtime> Client<R> {
         // Fewer than 256 go with one request.
         let read: Vec<u8> = (0u8..).zip(&group).filter_map(|(position, closing)| closing.is_read.then_some(position)).collect();
         let read = (!read.is_empty()).then(|| read.into());
-        let request = CloseManyRequest { read, closes: group.iter().map(|closing| closing.report.request.clone()).collect() };
+        let content =
+            |(number, closing): (u8, &Closing<'_>)| closing.report.content.clone().map(|content| DelayedContent { number, content });
+        let contents: Vec<DelayedContent> = (0u8..).zip(&group).filter_map(content).collect();
+        let contents = (!contents.is_empty()).then_some(contents);
+        let request = CloseManyRequest { contents, read, closes: group.iter().map(|closing| closing.report.request.clone()).collect() };
         let outcome = self.call(flow, server, &request).await;
         let outcomes = match outcome {
             Ok(reply) if reply.outcomes.len() == group.len() => reply.outcomes,
@@ -100,4 +114,22 @@ impl<R: Runtime> Client<R> {
         });
         ended.collect()
     }
+
+    /// A report with all that is in the file.
+    pub(super) async fn close_with_content(&self, flow: Flow, server: ServerId, report: &Report) -> Result<()> {
+        let contents = report.content.clone().map(|content| vec![DelayedContent { number: 0, content }]);
+        let request = CloseManyRequest { contents, read: None, closes: vec![report.request.clone()] };
+        let outcome = self.call(flow, server, &request).await?.outcomes.pop().unwrap_or(Err(Status::BadMessage));
+        outcome.map_err(|status| flow.error_at(status, server))
+    }
+}
+
+/// How many of them, from the first on, go with one message.
+fn closes_of_a_message(group: &[Closing<'_>]) -> usize {
+    let mut bytes = 0;
+    let fits = |closing: &&Closing<'_>| {
+        bytes += closing.report.content.as_ref().map_or(0, |content| content.len());
+        bytes <= DELAYED_BYTES_MAX
+    };
+    group.iter().take(CLOSES_MAX).take_while(fits).count()
 }

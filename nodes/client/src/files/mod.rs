@@ -5,6 +5,8 @@ mod allocate;
 mod append;
 mod appending;
 mod closes;
+mod delay;
+mod delayed;
 mod distribution;
 mod gaps;
 mod known;
@@ -14,6 +16,7 @@ mod opens;
 mod put;
 mod read;
 mod reclaim;
+mod reports;
 mod seek;
 #[cfg(test)]
 mod tests;

@@ -16,12 +16,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
-use weft_base::{Attr, Credentials, DataTime, Handle, Layout, Nanos, Status};
+use bytes::Bytes;
+use weft_base::{Attr, Credentials, DataTime, Handle, Layout, Status};
 use weft_layout::{Distribution, FileRange};
 use weft_wire::ops::{CloseRequest, OpenFile as OpenOnWire};
 use weft_wire::{Capability, Rights};
 
 use super::appending::Appending;
+use super::delayed::Delayed;
 use super::gaps::Gaps;
 use super::unreported::{Reported, Unreported};
 use crate::gate::Gate;
@@ -37,37 +39,42 @@ pub(crate) struct OpenInode {
     pub(super) gate: Gate,
     /// Held by whoever appends.
     pub(super) appends: Gate,
+    /// Held by whoever brings delayed writes to data servers.
+    pub(super) leaves: Gate,
     /// It was read, and its server shall hear of that with the last close.
     pub(super) is_read: AtomicBool,
     /// All of it may be on the server of its inode; once it is not, it never is again.
     pub(super) is_inline: AtomicBool,
+    /// Some of it is with this client only.
+    pub(super) is_delayed: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+pub(super) struct State {
     /// Local opens with the right to read.
     readers: u32,
     /// Local opens with the right to write.
-    writers: u32,
+    pub(super) writers: u32,
     /// Local opens for locks.
     lockers: u32,
     /// Who has opened it last without telling the server (`known.rs`).
     opener: Option<Credentials>,
-    appending: Appending,
+    pub(super) appending: Appending,
     /// An append of a client that is alone is under way.
-    appends_alone: bool,
+    pub(super) appends_alone: bool,
+    pub(super) delayed: Delayed,
     /// How often others wanted to write.
-    shares: u64,
+    pub(super) shares: u64,
     /// What the server has noted at most.
-    held: Rights,
+    pub(super) held: Rights,
     /// The newest open whose reply is here.
     open_sequence: u64,
     read_capability: Option<Capability>,
     write_capability: Option<Capability>,
     epoch: u32,
     /// The latest epoch of the time of the last change that was heard of.
-    mtime_epoch: u32,
+    pub(super) mtime_epoch: u32,
     /// Largest size heard of in this epoch, in bytes.
     size: u64,
     /// Largest end of own writes in this epoch, in bytes.
@@ -112,13 +119,15 @@ pub(super) struct RunningWrite {
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) request: CloseRequest,
+    /// All that is in the file, for the server of its inode.
+    pub(super) content: Option<Bytes>,
     held_before: Rights,
 }
 
 impl Report {
     /// True if attributes change with it.
     pub(super) fn tells_of_writes(&self) -> bool {
-        self.request.written.is_some()
+        self.request.written.is_some() || self.content.is_some()
     }
 }
 
@@ -135,9 +144,9 @@ impl OpenInode {
         let state = State { epoch: attr.truncate_epoch, mtime_epoch: attr.mtime_epoch, changes: 1, ..State::default() };
         let Attr { handle, layout, .. } = *attr;
         let distribution = Distribution::of(&layout).map_or_else(OnceLock::new, OnceLock::from);
-        let (gate, appends) = (Gate::default(), Gate::default());
-        let (is_read, is_inline) = (AtomicBool::new(false), AtomicBool::new(attr.is_inline()));
-        OpenInode { handle, layout, distribution, gate, appends, is_read, is_inline, state: Mutex::new(state) }
+        let (gate, appends, leaves) = (Gate::default(), Gate::default(), Gate::default());
+        let (is_read, is_inline, is_delayed) = (AtomicBool::new(false), AtomicBool::new(attr.is_inline()), AtomicBool::new(false));
+        OpenInode { handle, layout, distribution, gate, appends, leaves, is_read, is_inline, is_delayed, state: Mutex::new(state) }
     }
 
     /// The file was closed for a while: others may have changed it.
@@ -180,7 +189,7 @@ impl OpenInode {
     pub(super) fn renewal(&self) -> (Rights, Option<Credentials>) {
         let state = self.lock();
         // Whether it is alone when it appends, this client asks another time.
-        let needed = state.needed().without(Rights::APPEND);
+        let needed = state.needed().and(Rights::OF_OPENS.without(Rights::APPEND));
         let missing = needed.without(state.held);
         match missing == Rights::default() {
             true => (needed, None),
@@ -233,6 +242,10 @@ impl OpenInode {
     /// locked.
     pub(super) fn begin_report(&self) -> Option<Report> {
         let mut state = self.lock();
+        if state.delayed.is_leaving() {
+            // The caller looks once more.
+            return None;
+        }
         let keeps = state.needed().and(state.held);
         let ends_writing = state.held.contains(Rights::WRITE) && !keeps.contains(Rights::WRITE);
         if keeps == state.held && state.unreported.is_none() {
@@ -254,7 +267,7 @@ impl OpenInode {
         let held_before = std::mem::replace(&mut state.held, keeps);
         let written = state.reporting.map(Unreported::on_wire);
         let request = CloseRequest { handle: self.handle, open_sequence: state.open_sequence, keeps, written };
-        Some(Report { request, held_before })
+        Some(Report { request, content: state.take_delayed(), held_before })
     }
 
     /// The outcome of a report. What did not arrive is kept for the next one, unless the server
@@ -264,9 +277,14 @@ impl OpenInode {
         let mut state = self.lock();
         let sent = state.reporting.take();
         state.is_reporting = false;
+        if report.content.is_some() {
+            self.end_delayed_close(&mut state, outcome);
+        }
+        // With a content nothing was done.
         if let Err(status) = outcome
-            && status.is_transient()
+            && (status.is_transient() || report.content.is_some() && status != Status::Stale)
         {
+            let sent = sent.filter(|_| status != Status::CapabilityRefused);
             state.held = state.held.with(report.held_before);
             state.unreported = sent.map(|sent| sent.merge(state.unreported)).or(state.unreported);
             return false;
@@ -290,57 +308,9 @@ impl OpenInode {
         if state.appending == Appending::Alone {
             state.appending = Appending::Unsure;
         }
-        let open = OpenOnWire { handle: self.handle, rights: state.held, open_sequence: state.open_sequence };
-        (state.held != Rights::default()).then_some(open)
-    }
-
-    // ---- Appends
-    // ---------------------------------------------------------------------------------------------
-
-    /// How often others wanted to write: to be noted before an open for appends.
-    pub(super) fn shares(&self) -> u64 {
-        self.lock().shares
-    }
-
-    /// An open for appends was granted and the size is known: this client is alone, unless others
-    /// wanted to write since that count.
-    pub(super) fn is_alone_since(&self, shares: u64) {
-        let mut state = self.lock();
-        if state.shares == shares && state.held.contains(Rights::APPEND) {
-            state.appending = Appending::Alone;
-        }
-    }
-
-    /// Others want to write, or do. Until then it need not be asked whether they have gone.
-    pub(super) fn share_appends(&self, until: Nanos) {
-        let mut state = self.lock();
-        state.shares += 1;
-        state.appending = Appending::Shared(until);
-    }
-
-    /// True if this client may be alone, and should ask the server.
-    pub(super) fn may_ask_alone(&self, now: Nanos) -> bool {
-        match self.lock().appending {
-            Appending::Shared(until) => now >= until,
-            Appending::Alone | Appending::Unsure => true,
-        }
-    }
-
-    /// An append begins if this client is alone.
-    pub(super) fn begin_alone(&self) -> bool {
-        let mut state = self.lock();
-        state.appends_alone = state.appending == Appending::Alone;
-        state.appends_alone
-    }
-
-    pub(super) fn end_alone(&self) {
-        self.lock().appends_alone = false;
-    }
-
-    /// True if others wait until the server hears that this client is not alone.
-    pub(super) fn must_yield(&self) -> bool {
-        let state = self.lock();
-        state.held.contains(Rights::APPEND) && !state.needed().contains(Rights::APPEND)
+        let rights = state.held.with(state.delayed.rights_on_the_way());
+        let open = OpenOnWire { handle: self.handle, rights, open_sequence: state.open_sequence };
+        (rights != Rights::default()).then_some(open)
     }
 
     // ---- Writes
@@ -466,22 +436,42 @@ impl OpenInode {
         state.changes_synced = state.changes_synced.max(change);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no code panics while it holds this lock")
     }
 }
 
 impl State {
-    fn needed(&self) -> Rights {
+    pub(super) fn needed(&self) -> Rights {
         let is_alone = self.writers > 0 && !matches!(self.appending, Appending::Shared(_));
         let needs = [
             (self.readers > 0, Rights::READ),
             (self.writers > 0, Rights::WRITE),
             (self.lockers > 0, Rights::LOCK),
             (is_alone || self.appends_alone, Rights::APPEND),
+            (self.writers > 0 && self.delayed.needs_right(), Rights::DELAY),
         ];
         let needed = needs.iter().filter(|(is_needed, _)| *is_needed);
         needed.fold(Rights::default(), |all, (_, right)| all.with(*right))
+    }
+
+    /// This client has written all bytes before `end`, at this time, and no metadata server knows.
+    pub(super) fn wrote_to(&mut self, end: u64, mtime: DataTime) {
+        self.changes += 1;
+        (self.size, self.own_end) = (self.size.max(end), self.own_end.max(end));
+        self.gaps.written(0, end);
+        let news = Unreported { end, mtime, epoch: self.epoch, uncertain: false };
+        self.unreported = Some(news.merge(self.unreported));
+    }
+
+    /// What it has written so is at data servers now, with this time.
+    pub(super) fn brought(&mut self, mtime: DataTime) {
+        self.wrote_to(self.own_end, mtime);
+    }
+
+    /// What it has written so counts as never written.
+    pub(super) fn lost_writes(&mut self) {
+        (self.unreported, self.own_end, self.size) = (None, 0, 0);
     }
 
     fn granted(&mut self, sequence: u64, rights: Rights, capability: Capability) {

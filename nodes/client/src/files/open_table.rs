@@ -14,6 +14,7 @@
 //! and must still be corrected by what was written. So files that were written are kept for a while
 //! after their last close; if too many close during one question, it is asked again.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -29,6 +30,9 @@ const CLOSED_MAX: usize = 1 << 12;
 /// Files that were written and are closed; when there are more, all are forgotten (some 400 bytes
 /// each).
 const LATELY_CLOSED_MAX: usize = 1 << 10;
+
+/// Files that are remembered as asked for before they are known here.
+const ASKED_FOR_MAX: usize = 256;
 
 /// A file that this process has open. Belongs to the client that opened it; all opens of one file
 /// by one client are one open at the server. To be given back with [`crate::Client::close`]; one
@@ -100,6 +104,14 @@ impl OpenFile {
         self.inode.is_read.load(Ordering::Relaxed)
     }
 
+    /// It will be given back soon and is not used before. What of it is with this client only
+    /// goes with the close then, whoever asks for it meanwhile.
+    pub fn closes_soon(&self) {
+        if self.inode.is_delayed() {
+            self.release();
+        }
+    }
+
     pub(super) fn inode(&self) -> &Arc<OpenInode> {
         &self.inode
     }
@@ -152,6 +164,8 @@ struct TableState {
     lately_closed: FastMap<Handle, Arc<OpenInode>>,
     /// ... this report.
     lately: u64,
+    /// Files that others have asked for and that are not open here.
+    asked_for: VecDeque<Handle>,
     /// Counts how often servers were told again what is open.
     reclaims: u64,
 }
@@ -243,6 +257,29 @@ impl OpenTable {
             return None;
         }
         self.lock().inodes.get(&handle).cloned()
+    }
+
+    /// The file, if it is open. If not, it may be one that is being made, of which others ask
+    /// before this client knows of it ([`OpenTable::was_asked_for`]).
+    pub(super) fn get_or_ask(&self, handle: Handle) -> Option<Arc<OpenInode>> {
+        let mut state = self.lock();
+        if let Some(inode) = state.inodes.get(&handle) {
+            return Some(inode.clone());
+        }
+        if state.sequences.oldest().is_some() {
+            if state.asked_for.len() >= ASKED_FOR_MAX {
+                state.asked_for.pop_front();
+            }
+            state.asked_for.push_back(handle);
+        }
+        None
+    }
+
+    /// True if others asked for a file before it was known here that it was made. To be asked when
+    /// it is in the table.
+    pub(super) fn was_asked_for(&self, handle: Handle) -> bool {
+        let state = self.lock();
+        state.asked_for.contains(&handle)
     }
 
     /// How many reports of own writes have arrived: to be noted with every question.

@@ -47,6 +47,7 @@ pub(crate) fn file_request(at: DirTarget, name: &Bytes, options: &CreateOptions,
         strips: options.strips.as_ref().map(|strips| strips.to_string().into()),
         unnamed: None,
         content: None,
+        can_delay: None,
     }
 }
 
@@ -105,14 +106,17 @@ impl<R: Runtime> Client<R> {
         let asked = change.asked;
         let ticket = self.inner.opens.begin();
         let (open, open_sequence) = (options.rights, ticket.sequence);
-        let make = |at| CreateRequest { open, open_sequence, content: content.cloned(), ..file_request(at, name, options, who) };
+        // In a later one others may have asked for it already, in vain.
+        let session = self.inner.knowledge.session(dir.server()).0;
+        let can_delay = (options.can_delay && self.keeps_leases()).then_some(true);
+        let make = |at| CreateRequest { open, open_sequence, content: content.cloned(), can_delay, ..file_request(at, name, options, who) };
         let mut grant = Grant::NONE;
         let reply = self.ask_in_dir(flow, dir, By::Name(name), make, &mut grant).await?;
         let done = change.created(&reply);
         if grant.scope == LeaseScope::All {
             self.inner.knowledge.made_name(done, (dir, grant.server), name, (reply.handle, reply.kind), reply.state.as_ref());
         }
-        let CreateReply { created, handle, kind, state, capability, .. } = reply;
+        let CreateReply { created, handle, kind, state, capability, delay_bytes, .. } = reply;
         match kind {
             FileKind::File => {}
             FileKind::Directory => return Err(flow.error(Status::IsDirectory)),
@@ -139,9 +143,21 @@ impl<R: Runtime> Client<R> {
             drop(ticket);
             let who = if capability.is_some() { &RENEWAL } else { who };
             let (attr, file) = Box::pin(self.open_in(flow, who, handle, options.rights, truncate, None)).await?;
+            if delay_bytes.is_some() {
+                file.inode().need_not_delay();
+                let _ = Box::pin(self.report(flow, file.inode())).await;
+            }
             return Ok((attr, Some(file), created));
         };
         drop(ticket);
+        if let Some(bytes) = delay_bytes {
+            let session = if handle.server() == dir.server() { session } else { 0 };
+            if self.inner.opens.was_asked_for(handle) || !file.inode().delay(&state.attr, bytes, session, self.rt().now()) {
+                file.inode().need_not_delay();
+                // If it does not hear of it, it asks again.
+                let _ = Box::pin(self.report(flow, file.inode())).await;
+            }
+        }
         if state.ask_data.is_some() {
             file.note_others_write();
         }
@@ -202,6 +218,13 @@ impl<R: Runtime> Client<R> {
         judged: Option<Judged>,
     ) -> Result<(Attr, Arc<OpenFile>)> {
         let server = self.owner(flow, handle).await?;
+        if let Some(inode) = self.inner.opens.get(handle).filter(|inode| inode.is_delayed())
+            && (truncate || !inode.must_leave())
+        {
+            // It is closed, and this finds it where it will be; or it is cut, which is for data
+            // servers.
+            Box::pin(self.report(flow, &inode)).await?;
+        }
         let wanted = rights;
         let mut was_told = false;
         for _ in 0..OPEN_TRIES {
@@ -324,28 +347,6 @@ impl<R: Runtime> Client<R> {
         inode.gate.enter().await
     }
 
-    /// Tells the server what is open and written, if it does not know.
-    pub(super) async fn report(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
-        let _passage = self.enter(inode).await;
-        self.report_inside(flow, inode).await
-    }
-
-    /// [`Client::report`] for a caller inside the gate of the file.
-    pub(super) async fn report_inside(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
-        let server = self.owner(flow, inode.handle).await?;
-        let Some(report) = self.inner.opens.begin_report(inode) else {
-            self.inner.opens.remove_if_idle(inode);
-            return Ok(());
-        };
-        let change = report.tells_of_writes().then(|| self.changing(Touched::Object(inode.handle)));
-        let outcome = self.call(flow, server, &report.request).await;
-        if let (Some(change), Ok(())) = (change, &outcome) {
-            change.done(Effect::Object);
-        }
-        self.inner.opens.end_report(inode, &report, outcome.map_err(|error| error.status));
-        outcome
-    }
-
     /// Brings the data of the file, up to the size that this client has heard of, and unless
     /// `data_only` also its attributes to stable storage. With `data_only` the attributes follow
     /// only if they are needed to find the data again (the size may have changed).
@@ -356,6 +357,7 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("fsync", file.handle());
         let _op = weft_trace::operation(weft_trace::event::CLIENT_FSYNC);
         let inode = file.inode();
+        self.stop_delaying(flow, inode).await?;
         let data = self.sync_data(flow, inode, inode.known_size().bytes);
         let (data, meta) = Box::pin(both(data, self.sync_attributes(flow, inode, data_only))).await;
         data.and(meta)
@@ -371,6 +373,7 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("commit", file.handle());
         let _op = weft_trace::operation(weft_trace::event::CLIENT_FSYNC);
         let inode = file.inode();
+        self.stop_delaying(flow, inode).await?;
         let attributes = async {
             self.report(flow, inode).await?;
             self.call(flow, self.owner(flow, inode.handle).await?, &SyncMetaRequest {}).await

@@ -107,9 +107,12 @@ impl<R: Runtime> Client<R> {
         Err(flow.error(Status::Busy))
     }
 
-    /// All bytes of a file that are on the server of its inode at this moment; `None`: they are at
-    /// data servers.
+    /// All bytes of a file that are with this client, or on the server of its inode, at this
+    /// moment; `None`: they are at data servers.
     pub(super) async fn read_inline(&self, flow: Flow, inode: &OpenInode) -> Result<Option<Bytes>> {
+        if let Some(content) = inode.delayed_content() {
+            return Ok(Some(content));
+        }
         if !inode.is_inline() {
             return Ok(None);
         }

@@ -9,6 +9,7 @@ use weft_rt::{Bulk, Runtime};
 use weft_wire::ops::{Piece, WriteRequest};
 use weft_wire::{BULK_BYTES_MAX, Rights};
 
+use super::delayed::Taken;
 use super::open_inode::OpenInode;
 use crate::flow::Flow;
 use crate::{Client, OpenFile, Result};
@@ -73,6 +74,9 @@ impl<R: Runtime> Client<R> {
         if !file.rights().contains(Rights::WRITE) {
             return Err(flow.error(Status::AccessDenied));
         }
+        if self.delay_write(flow, file.inode(), &ranges, &data, sync).await? {
+            return Ok(());
+        }
         let lists = split(self.distribution(flow, file.inode()).await?, &ranges).map_err(|status| flow.error(status))?;
         let Some(last) = ranges.iter().rfind(|range| range.bytes > 0) else { return Ok(()) };
         file_end(last.offset, last.bytes).map_err(|status| flow.error(status))?;
@@ -83,7 +87,21 @@ impl<R: Runtime> Client<R> {
         outcome.map(drop)
     }
 
-    async fn write_messages(
+    /// Keeps a write here if it can be delayed; if not, nothing is any more.
+    async fn delay_write(&self, flow: Flow, inode: &OpenInode, ranges: &[FileRange], data: &Bulk<'_>, sync: bool) -> Result<bool> {
+        if sync {
+            self.stop_delaying(flow, inode).await?;
+        }
+        loop {
+            match inode.take_write(ranges, data, self.rt().now()) {
+                Taken::Here => return Ok(true),
+                Taken::No => return Ok(false),
+                Taken::TooMuch => self.stop_delaying(flow, inode).await?,
+            }
+        }
+    }
+
+    pub(super) async fn write_messages(
         &self,
         flow: Flow,
         inode: &OpenInode,

@@ -5,6 +5,7 @@
 //! change of this client: so all that ends something is written into a log, and an answer counts
 //! only if nothing in the log since it was asked for concerns it.
 
+mod sessions;
 #[cfg(test)]
 mod tests;
 
@@ -142,34 +143,6 @@ impl Leased {
     /// The number of the newest entry of the log.
     pub fn newest(&self) -> u64 {
         self.newest.load(Ordering::Acquire)
-    }
-
-    // ---- Sessions
-    // ---------------------------------------------------------------------------------------------
-
-    /// The session at a server, and the newest notice that was taken in; zeros: there is none.
-    pub fn session(&self, server: ServerId) -> (u32, u64) {
-        self.lock().sessions.get(&server).map_or((0, 0), |session| (session.number, session.heard))
-    }
-
-    /// The server has answered that this is the session. True if it is another one: what the server
-    /// told before is forgotten.
-    pub fn renewed(&self, server: ServerId, number: u32, until: Nanos) -> bool {
-        let mut inner = self.lock();
-        if let Some(session) = inner.sessions.get_mut(&server).filter(|session| session.number == number) {
-            session.until = session.until.max(until);
-            return false;
-        }
-        self.end(&mut inner, Ended::Server(server));
-        inner.sessions.insert(server, Session { number, heard: 0, until });
-        true
-    }
-
-    /// Notices up to this one were taken in, here and above.
-    pub fn heard(&self, server: ServerId, number: u32, newest: u64) {
-        if let Some(session) = self.lock().sessions.get_mut(&server).filter(|session| session.number == number) {
-            session.heard = session.heard.max(newest);
-        }
     }
 
     /// Takes a notice in.

@@ -278,6 +278,11 @@ impl Knowledge {
         }
     }
 
+    /// The session in which this client goes on to hear what the server has to say.
+    pub fn is_heard_in(&self, server: ServerId, now: Nanos) -> Option<u32> {
+        self.leased.is_heard_in(server, now)
+    }
+
     /// All notices up to this one were taken in, here and above.
     pub fn heard(&self, server: ServerId, session: u32, newest: u64) {
         self.leased.heard(server, session, newest);

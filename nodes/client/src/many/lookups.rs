@@ -114,7 +114,7 @@ impl<R: Runtime> Client<R> {
             (FileKind::Directory, ..) => impossible(Status::IsDirectory),
             (FileKind::Symlink, ..) => impossible(Status::TooManySymlinks),
             // Its content is to be asked for.
-            (FileKind::File, Some(state), Some(_)) if state.attr.is_inline() => Looked::Unclear,
+            (FileKind::File, Some(state), Some(_)) if state.attr.is_inline() || self.is_delayed(state.attr.handle) => Looked::Unclear,
             (FileKind::File, Some(state), Some(capability)) => match self.settle_at_once(&state, asked) {
                 Some(attr) => Looked::Found(attr, capability),
                 None => Looked::Unclear,

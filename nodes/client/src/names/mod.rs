@@ -375,6 +375,7 @@ impl<R: Runtime> Client<R> {
             strips: None,
             unnamed: None,
             content: None,
+            can_delay: None,
         })
         .await
     }

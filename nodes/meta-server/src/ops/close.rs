@@ -6,7 +6,7 @@ use std::rc::Rc;
 use weft_base::{Result, Status};
 use weft_namespace::{Change, ClosePlan, Record};
 use weft_rt::{PeerId, ServerRuntime};
-use weft_wire::ops::{CLOSES_MAX, CloseManyReply, CloseManyRequest, CloseRequest, Written};
+use weft_wire::ops::{CLOSES_MAX, CloseManyReply, CloseManyRequest, CloseRequest, DELAYED_BYTES_MAX, Written};
 use weft_wire::{Header, Op, Rights, Wire};
 
 use crate::engine::{Engine, Room};
@@ -38,7 +38,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// of the journal takes them all. What is not possible within the turn is answered "busy", for
     /// the client to ask for alone.
     pub(crate) fn close_many(&self, header: &Header, request: &CloseManyRequest) -> Result<Step> {
-        if request.closes.len() > CLOSES_MAX {
+        let contents = request.contents.as_deref().unwrap_or_default();
+        let bytes: usize = contents.iter().map(|delayed| delayed.content.len()).sum();
+        if request.closes.len() > CLOSES_MAX || contents.len() > CLOSES_MAX || bytes > DELAYED_BYTES_MAX {
             return Err(Status::TooBig);
         }
         let cx = self.context(header.request.client);
@@ -49,20 +51,32 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             let is_named = request.read.as_ref().is_some_and(|read| read.iter().take(CLOSES_MAX).any(|at| usize::from(*at) == index));
             let is_read = is_named && self.has_open_for_reading(header, close);
             let mut record = Record::default();
-            let plan = match self.leaves_holes(header, close) {
-                true => Ok(ClosePlan::AskData),
-                false => self.state.borrow().prepare_close(&cx, close, &mut record),
+            let delayed = contents.iter().find(|delayed| usize::from(delayed.number) == index);
+            let plan = match delayed {
+                Some(delayed) => {
+                    let done = self.state.borrow().prepare_delayed_close(&cx, close, &delayed.content, &mut record);
+                    done.map(|()| ClosePlan::Done)
+                }
+                None if self.leaves_holes(header, close) => Ok(ClosePlan::AskData),
+                None => self.state.borrow().prepare_close(&cx, close, &mut record),
             };
             outcomes.push(match plan {
                 Ok(ClosePlan::Done) => self.may_close(header, Op::CloseMany, &record).map(|()| {
                     changes += record.changes.len();
                     self.change(&mut record);
+                    if delayed.is_some() {
+                        self.state.borrow_mut().closed_by_its_only_writer(close.handle);
+                    }
                     self.closed_by(header.request.client, close.handle);
                     read.extend(is_read.then_some(close.handle));
                 }),
                 Ok(ClosePlan::AskData) => Err(Status::Busy),
                 Err(status) => Err(status),
             });
+        }
+        if let ([Err(Status::Busy)], [_]) = (&outcomes[..], contents) {
+            // Alone it may wait.
+            return Err(Status::Busy);
         }
         self.closed();
         let body = CloseManyReply { outcomes }.to_bytes();

@@ -333,6 +333,7 @@ pub fn create_request(dir: Handle, file: &str, open: Rights) -> CreateRequest {
         strips: None,
         unnamed: None,
         content: None,
+        can_delay: None,
     }
 }
 

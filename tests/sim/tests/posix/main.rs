@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use weft_base::{FileKind, MILLISECOND, ROOT_HANDLE, SECOND, ServerId, Status};
+use weft_client::XattrFlags;
 use weft_posix::{Caching, InodeNumber, Refusal};
 use weft_rt::Runtime;
 use weft_rt_sim::{FaultPlan, FaultSettings, Joined, MessageFaults, Profile, Random, Sim};
@@ -17,6 +18,7 @@ use weft_wire::Rights;
 
 mod appending;
 mod crowd;
+mod delayed;
 mod holes;
 mod known;
 mod moving;
@@ -69,6 +71,18 @@ impl World {
     fn alone<T: 'static, F: Future<Output = T> + 'static>(&self, number: usize, program: impl FnOnce(Mount) -> F) -> T {
         let mount = self.mounts[number].clone();
         self.run(vec![self.sim.spawn_on(mount.node, |_| program(mount))]).pop().expect("one flow")
+    }
+
+    /// Small files that are made from now on may lie on the servers of their inodes.
+    fn takes_small_files(&self) {
+        self.alone(0, |mount| async move {
+            let (name, value) = (b"user.weft.inline_limit", b"8192");
+            mount.posix.set_xattr(&caller(1, 0).who, ROOT, name, value, XattrFlags::default()).await.expect("the hint is set");
+            // The container of contents is made when the first file asks for it.
+            let file = mount.create(&caller(1, 0), ROOT, "first", 0o644).await.expect("a new file");
+            mount.release(file.opened.number).await;
+        });
+        self.sim.run_for(SECOND);
     }
 
     fn plan_faults(&mut self) {
@@ -191,6 +205,9 @@ fn run(seed: u64) -> u64 {
     // Every third seed keeps leases.
     let ttl_ns = [None, Some([0, 5 * MILLISECOND, SECOND][(seed / 3 % 3) as usize]), Some(SECOND)][(seed % 3) as usize];
     let mut world = World::new(seed, ttl_ns);
+    if seed % 6 < 3 {
+        world.takes_small_files();
+    }
     let shared = Rc::new(Shared::default());
     world.alone(0, |mount| async move {
         for name in ["locked", "log"] {

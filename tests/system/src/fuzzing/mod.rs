@@ -28,7 +28,7 @@ pub struct Target {
 /// Every reader of bytes of strangers.
 pub const TARGETS: [Target; 8] = [
     Target { name: "frame", run: targets::frame, valid: samples::frames },
-    Target { name: "request", run: targets::request, valid: samples::requests_with_number },
+    Target { name: "request", run: targets::request, valid: requests_with_number },
     Target { name: "reply", run: targets::reply, valid: samples::replies_with_number },
     Target { name: "handshake", run: targets::handshake, valid: samples::handshakes },
     Target { name: "journal", run: targets::journal, valid: stored::segments },
@@ -62,4 +62,9 @@ impl Target {
 pub fn run(name: &str, bytes: &[u8]) {
     let target = TARGETS.iter().find(|target| target.name == name).unwrap_or_else(|| panic!("there is no target {name}"));
     (target.run)(bytes);
+}
+
+/// The bodies of [`samples::requests`] behind the number of the operation.
+fn requests_with_number() -> Vec<(String, Vec<u8>)> {
+    samples::requests(&samples::Subject::fixed()).iter().map(|request| samples::with_number(request.op(), &request.encode())).collect()
 }

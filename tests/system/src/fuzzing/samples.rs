@@ -111,6 +111,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
             strips: Some(Bytes::from_static(b"strips:0:4096;1:8192")),
             unnamed: Some(true),
             content: Some(Bytes::from_static(b"content")),
+            can_delay: Some(true),
         }),
         Request::Mkdir(MkdirRequest {
             at: at.clone(),
@@ -191,6 +192,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
         Request::Notices(NoticesRequest { session: 3, heard: 5, leaves: false }),
         Request::Changes(ChangesRequest { after: ChangeCursor { log: 7, lsn: 5, segment: 1, offset: 4096 }, wait_ms: 10 }),
         Request::CloseMany(CloseManyRequest {
+            contents: Some(vec![DelayedContent { number: 0, content: Bytes::from_static(b"x") }]),
             read: Some(Bytes::from_static(&[1])),
             closes: vec![
                 CloseRequest { handle, open_sequence: 6, keeps: Rights::default(), written: None },
@@ -226,13 +228,8 @@ pub fn bulk(request: &Request) -> Vec<u8> {
     }
 }
 
-fn with_number(op: Op, body: &[u8]) -> (String, Vec<u8>) {
+pub(super) fn with_number(op: Op, body: &[u8]) -> (String, Vec<u8>) {
     (op.name().to_lowercase(), [&op.code().to_le_bytes(), body].concat())
-}
-
-/// The bodies of [`requests`] behind the number of the operation.
-pub fn requests_with_number() -> Vec<(String, Vec<u8>)> {
-    requests(&Subject::fixed()).iter().map(|request| with_number(request.op(), &request.encode())).collect()
 }
 
 /// Replies that carry something.
@@ -343,12 +340,16 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
     let dir = DirChange { version: 3, time: weft_base::WallTime(4) };
     let left = LeftEntry { name: Bytes::from_static(b"left"), handle, kind: FileKind::Directory, why: Status::NotEmpty.code() };
     let found = FoundName { handle, kind, state: state_given.clone(), read: Some(about.capability(Rights::READ)) };
+    let delay_bytes = Some(4096);
     let mut all = vec![
         with_number(Op::Ping, &info.to_bytes()),
         with_number(Op::GetMap, &GetMapReply { map: map.clone(), name_key: NameKey([6; 16]) }.to_bytes()),
         with_number(Op::Meet, &MeetReply { birth: 9, epoch: 1, map: Some(map), server: None }.to_bytes()),
         with_number(Op::Lookup, &LookupReply { handle, kind, state: state_given.clone() }.to_bytes()),
-        with_number(Op::Create, &CreateReply { created: true, handle, kind, state: state_given.clone(), capability, dir }.to_bytes()),
+        with_number(
+            Op::Create,
+            &CreateReply { created: true, handle, kind, state: state_given.clone(), capability, dir, delay_bytes }.to_bytes(),
+        ),
         with_number(Op::Mkdir, &MkdirReply { state: state.clone(), dir }.to_bytes()),
         with_number(Op::Unlink, &UnlinkReply { handle, dir }.to_bytes()),
         with_number(Op::Rmdir, &RmdirReply { dir }.to_bytes()),

@@ -1,0 +1,139 @@
+//! Writes that their client delays. Who makes a small file ([`CreateRequest::can_delay`]) may keep
+//! what it writes to it until it closes it: then all of it comes with the close, and stays here as
+//! if it had come with the create. Until then nobody else is told anything of the file.
+//!
+//! ```text
+//!             create ──▶ delayed ── closed, with the content ──▶ here (`content.rs`)
+//!                           │
+//!   it grows, or its client │ asked back, or its client is silent
+//!   writes it to stable     ▼
+//!   storage          like any file that is written to
+//! ```
+//! Somebody else who asks waits ([`Status::Busy`]), and the client is asked back. A client that
+//! hears no notices any more loses the right, and with it what it has kept: others may have looked.
+
+use bytes::Bytes;
+use weft_base::{ClientId, DataTime, Handle, MODE_INLINE, Result, Status};
+use weft_layout::INLINE_BYTES_MAX;
+use weft_wire::Rights;
+use weft_wire::ops::{CloseRequest, CreateRequest};
+
+use crate::contents::ContentRoom;
+use crate::{Change, Inode, InodeFlags, OpenChange, Record, RequestContext, State};
+
+impl State {
+    /// How many bytes of a new file the client that makes it may keep; `None`: it may not.
+    pub(super) fn delay_bytes(&self, request: &CreateRequest, inode: &Inode) -> Option<u32> {
+        if request.can_delay != Some(true) || !request.open.contains(Rights::WRITE) {
+            return None;
+        }
+        let limit = self.content_limit(request.at.dir, inode);
+        (limit > 0 && self.has_delay_room()).then_some(limit)
+    }
+
+    /// True if there is room for one content more, if the largest one comes for each file to which
+    /// writes are delayed: who has closed such a file is told of no full disk any more.
+    pub fn has_delay_room(&self) -> bool {
+        self.contents().has_room_for(self.flagged.delayed.len() as u64 + 1)
+    }
+
+    /// True if what is written to the file is, or may be, with a client other than this one.
+    pub(crate) fn is_delayed_elsewhere(&self, client: ClientId, handle: Handle, inode: &Inode) -> bool {
+        if !inode.flags.is_delayed() {
+            return false;
+        }
+        // After a restart its client has yet to say that it has it.
+        !self.delays(client, handle) && (self.is_in_grace() || self.opens.others_have(handle, client, Rights::DELAY))
+    }
+
+    /// True if the client has the right to delay what it writes to the file.
+    pub(super) fn delays(&self, client: ClientId, handle: Handle) -> bool {
+        self.opens.of(client, handle).is_some_and(|(has, _)| has.contains(Rights::DELAY))
+    }
+
+    /// Checks that what is known of an object here may be told to a client.
+    ///
+    /// # Errors
+    /// [`Status::Busy`], as [`State::check_readable`] and while another client delays writes: it is
+    /// noted as one to be asked back ([`State::take_asked_back`]).
+    pub(crate) fn check_tellable(&self, client: ClientId, handle: Handle, inode: &Inode) -> Result<()> {
+        self.check_readable(handle, inode)?;
+        if self.is_delayed_elsewhere(client, handle, inode) {
+            self.opens.asked_back.borrow_mut().insert(handle);
+            return Err(Status::Busy);
+        }
+        Ok(())
+    }
+
+    /// Files that somebody was not told of because another client delays writes to them, since this
+    /// was asked last; each with that client.
+    pub fn take_asked_back(&self) -> Vec<(ClientId, Handle)> {
+        if self.opens.asked_back.borrow().is_empty() {
+            return Vec::new();
+        }
+        let files = self.opens.asked_back.take();
+        let delayer = |handle: Handle| Some((self.opens.holders(handle, Rights::DELAY).next()?, handle));
+        files.into_iter().filter_map(delayer).collect()
+    }
+
+    /// A client that delays writes hears no notices any more: what it has kept counts as not
+    /// written.
+    pub fn prepare_end_of_delay(&self, client: ClientId, handle: Handle, record: &mut Record) {
+        let Some(inode) = self.peek(handle) else { return };
+        let Some((has, sequence)) = self.opens.of(client, handle) else { return };
+        record.open = Some(OpenChange::Keep { client, handle, rights: has.without(Rights::DELAY), sequence });
+        record.changes.push(Change::PutInode { handle, inode: Inode { flags: inode.flags.not_delayed(), ..inode.clone() } });
+    }
+
+    /// Closes a file with all that its client has kept of it.
+    ///
+    /// # Errors
+    /// [`Status::CapabilityRefused`]: it has not the right to delay any more. [`Status::Conflict`]:
+    /// it has opened the file once more, or goes on to write to it. [`Status::NoSpace`],
+    /// [`Status::TooBig`], [`Status::Busy`], and as [`State::inode`].
+    pub fn prepare_delayed_close(
+        &self,
+        cx: &RequestContext<'_>,
+        request: &CloseRequest,
+        content: &Bytes,
+        record: &mut Record,
+    ) -> Result<()> {
+        let (client, handle) = (cx.client, request.handle);
+        let inode = self.inode(handle)?;
+        let is_told_again = || inode.flags.is_delayed() && self.is_in_grace() && !self.opens.others_have(handle, client, Rights::DELAY);
+        let (has, sequence) = match self.opens.of(client, handle) {
+            Some((has, sequence)) if has.contains(Rights::DELAY) => (has, sequence),
+            // It says so with this close.
+            _ if is_told_again() => (Rights::WRITE.with(Rights::DELAY), 0),
+            // It came before a crash, and its answer did not get out.
+            _ if inode.is_inline() && inode.size == content.len() as u64 => return Ok(()),
+            _ => return Err(Status::CapabilityRefused),
+        };
+        self.check_writable(handle, inode)?;
+        if sequence > request.open_sequence || request.keeps.and(has).contains(Rights::WRITE) || !inode.flags.is_delayed() {
+            return Err(Status::Conflict);
+        }
+        if content.len() > INLINE_BYTES_MAX.min(inode.layout.stripe_bytes) as usize {
+            return Err(Status::TooBig);
+        }
+        let flags = inode.flags.without(InodeFlags::DELAYED);
+        let mut changed = Inode { flags, version: inode.version + 1, ..inode.clone() };
+        if let Some(written) = &request.written {
+            // The time is an estimate of the client's: of the clock of this server, which none of
+            // its writes is before.
+            changed.written(DataTime { at: written.mtime.at.min(cx.now), ..written.mtime });
+        }
+        // Nobody will read what has no name.
+        let stays = !content.is_empty() && inode.nlink > 0;
+        if stays {
+            let ContentRoom::At(block) = self.contents().room(content.len()) else { return Err(Status::NoSpace) };
+            (changed.size, changed.of_kind) = (content.len() as u64, block);
+            changed.mode |= MODE_INLINE;
+        }
+        record.open =
+            Some(OpenChange::Keep { client, handle, rights: request.keeps.without(Rights::DELAY), sequence: request.open_sequence });
+        record.changes.push(Change::PutInode { handle, inode: changed });
+        record.changes.extend(stays.then(|| Change::PutContent { handle, content: content.clone() }));
+        Ok(())
+    }
+}

@@ -1,0 +1,208 @@
+//! Writes that their client delays: who may, who waits for them, and what a close with a content
+//! does.
+
+mod common;
+
+use bytes::Bytes;
+use common::*;
+use weft_base::{ClientId, Credentials, DataTime, Handle, ROOT_HANDLE, Result, Status, WallTime};
+use weft_namespace::{ContentPlace, InodeFlags, Record, State, told};
+use weft_wire::Rights;
+use weft_wire::ops::{
+    ChangeKind, CloseRequest, CreateReply, CreateRequest, LookupRequest, OpenRequest, SetAttrRequest, SetXattrRequest, Written,
+};
+
+const OTHER: ClientId = ClientId(2);
+
+fn machine(limit: &str) -> Machine {
+    let mut m = Machine::new();
+    let (value, who) = (name(limit), Credentials::ROOT);
+    let (create_only, replace_only) = (false, false);
+    let request = SetXattrRequest { handle: ROOT_HANDLE, name: name("user.weft.inline_limit"), value, who, create_only, replace_only };
+    m.change(|state, cx, record| state.prepare_set_xattr(cx, &request, record)).unwrap();
+    m.state.keep_contents(65).unwrap();
+    m
+}
+
+fn made(m: &mut Machine, file: &str, open: Rights) -> CreateReply {
+    let request = CreateRequest { open, open_sequence: 7, can_delay: Some(true), ..create(ROOT_HANDLE, file) };
+    m.change(|state, cx, record| state.prepare_create(cx, &request, record)).unwrap()
+}
+
+fn close(handle: Handle, end_bytes: u64, at: i64) -> CloseRequest {
+    let written = Some(Written { end_bytes, mtime: DataTime { epoch: 0, at: WallTime(at) }, truncate_epoch: 0 });
+    CloseRequest { handle, open_sequence: 7, keeps: Rights::default(), written }
+}
+
+fn close_with(m: &mut Machine, request: &CloseRequest, content: &'static [u8]) -> Result<()> {
+    m.change(|state, cx, record| state.prepare_delayed_close(cx, request, &Bytes::from_static(content), record))
+}
+
+fn as_other<T>(m: &mut Machine, then: impl FnOnce(&mut Machine) -> T) -> T {
+    let me = std::mem::replace(&mut m.client, OTHER);
+    let value = then(m);
+    m.client = me;
+    value
+}
+
+#[test]
+fn who_asks_for_it_waits_and_its_client_is_asked_back() {
+    let mut m = machine("5000");
+    let reply = made(&mut m, "f", Rights::WRITE);
+    let handle = reply.handle;
+    assert_eq!((reply.delay_bytes, reply.capability.is_some()), (Some(5000), true));
+    // Its client sees it as ever.
+    assert_eq!(m.attr(handle).size, 0);
+    m.open(handle, Rights::READ, 7).unwrap();
+    m.open(handle, Rights::WRITE, 7).unwrap();
+    assert!(m.state.peek(handle).unwrap().flags.is_delayed() && m.state.take_asked_back().is_empty());
+    as_other(&mut m, |m| {
+        let lookup = LookupRequest { at: at(ROOT_HANDLE), name: name("f"), who: ROOT };
+        let truncates =
+            OpenRequest { handle, rights: Rights::WRITE, truncate: true, open_sequence: 1, who: ROOT, judged: None, inline: None };
+        let waits = |m: &mut Machine, outcome: Result<()>| {
+            assert_eq!(outcome, Err(Status::Busy));
+            assert_eq!(m.state.take_asked_back(), [(ME, handle)]);
+        };
+        let found = m.look(|state, cx| state.lookup(cx, &lookup)).map(drop);
+        waits(m, found);
+        let told = m.look(|state, cx| state.getattr(cx, handle)).map(drop);
+        waits(m, told);
+        let opened = m.open(handle, Rights::READ, 1).map(drop);
+        waits(m, opened);
+        let changed = m.setattr(&SetAttrRequest { mode: Some(0o600), ..setattr(handle, &ROOT) }).map(drop);
+        waits(m, changed);
+        let cut = m.change(|state, cx, record| state.prepare_open_truncate(cx, &truncates, record)).map(drop);
+        waits(m, cut);
+        // Its names are everybody's.
+        m.rename(ROOT_HANDLE, "f", ROOT_HANDLE, "g").unwrap();
+        assert!(m.state.take_asked_back().is_empty());
+    });
+    // Given back, it is like any file that is written to.
+    let keeps = Rights::WRITE.with(Rights::READ);
+    let back = CloseRequest { keeps, written: None, ..close(handle, 0, 0) };
+    m.change(|state, cx, record| state.prepare_close(cx, &back, record)).unwrap();
+    as_other(&mut m, |m| assert!(m.look(|state, cx| state.getattr(cx, handle)).unwrap().ask_data.is_some()));
+    assert!(m.state.peek(handle).unwrap().flags.has(InodeFlags::HAS_DATA));
+    let whole = CloseRequest { open_sequence: 7, ..close(handle, 4, 2000) };
+    assert_eq!(close_with(&mut m, &whole, b"late"), Err(Status::CapabilityRefused));
+}
+
+#[test]
+fn a_close_brings_all_of_it() {
+    let mut m = machine("5000");
+    let handle = made(&mut m, "f", Rights::WRITE).handle;
+    let at = m.now;
+    m.now += 100;
+    // Not at once: it is open for writing, was opened once more, or the content is too long.
+    let writes_on = CloseRequest { keeps: Rights::WRITE, ..close(handle, 7, at + 50) };
+    assert_eq!(close_with(&mut m, &writes_on, b"content"), Err(Status::Conflict));
+    let older = CloseRequest { open_sequence: 6, ..close(handle, 7, at + 50) };
+    assert_eq!(close_with(&mut m, &older, b"content"), Err(Status::Conflict));
+    static LONG: [u8; 20_000] = [1; 20_000];
+    assert_eq!(close_with(&mut m, &close(handle, 20_000, at), &LONG), Err(Status::TooBig));
+    assert_eq!(as_other(&mut m, |m| close_with(m, &close(handle, 7, at), b"content")), Err(Status::CapabilityRefused));
+    close_with(&mut m, &close(handle, 7, at + 50), b"content").unwrap();
+    let attr = as_other(&mut m, |m| m.attr(handle));
+    assert!(attr.is_inline() && m.state.opened_by(ME, handle).is_none());
+    assert_eq!((attr.size, attr.mtime, attr.allocated_bytes()), (7, WallTime(at + 50), 4096));
+    assert_eq!(m.state.content(handle), Ok(ContentPlace::Here(Bytes::from_static(b"content"))));
+    let last = Record::decode(m.log.last().unwrap().clone().into()).unwrap();
+    assert_eq!(told(&last.changes).iter().map(|told| (told.what, told.handle)).collect::<Vec<_>>(), [(ChangeKind::Written, handle)]);
+    // What comes twice changes nothing, and no time lies in the future.
+    assert_eq!(close_with(&mut m, &close(handle, 7, at + 50), b"content"), Ok(()));
+    let later = made(&mut m, "later", Rights::WRITE).handle;
+    close_with(&mut m, &close(later, 1, i64::MAX), b"x").unwrap();
+    assert_eq!(m.attr(later).mtime, WallTime(m.now));
+    // Without a content, or a name, nothing is kept, and there are no datafiles to remove.
+    let empty = made(&mut m, "empty", Rights::WRITE).handle;
+    close_with(&mut m, &CloseRequest { written: None, ..close(empty, 0, 0) }, b"").unwrap();
+    assert_eq!((m.attr(empty).is_inline(), m.state.peek(empty).unwrap().flags), (false, InodeFlags::default()));
+    let unlinked = made(&mut m, "unlinked", Rights::WRITE).handle;
+    m.unlink(ROOT_HANDLE, "unlinked").unwrap();
+    close_with(&mut m, &close(unlinked, 1, at), b"x").unwrap();
+    let inode = m.state.peek(unlinked).unwrap();
+    assert_eq!((inode.is_inline(), m.state.datafiles(unlinked, inode)), (false, 0));
+}
+
+#[test]
+fn a_time_that_was_set_meanwhile_counts_as_later() {
+    let mut m = machine("5000");
+    let handle = made(&mut m, "f", Rights::WRITE).handle;
+    let mtime = Some(weft_wire::ops::SetTime { at: Some(WallTime(5)) });
+    m.setattr(&SetAttrRequest { mtime, ..setattr(handle, &ROOT) }).unwrap();
+    let now = m.now;
+    close_with(&mut m, &close(handle, 7, now), b"content").unwrap();
+    assert_eq!(m.attr(handle).mtime, WallTime(5));
+}
+
+#[test]
+fn only_small_new_files_that_are_written_where_there_is_room() {
+    let mut m = machine("5000");
+    assert_eq!(made(&mut m, "read", Rights::READ).delay_bytes, None);
+    let request = CreateRequest { open: Rights::WRITE, ..create(ROOT_HANDLE, "silent") };
+    assert_eq!(m.change(|state, cx, record| state.prepare_create(cx, &request, record)).unwrap().delay_bytes, None);
+    let exists = CreateRequest { exclusive: false, can_delay: Some(true), ..request };
+    assert_eq!(m.change(|state, cx, record| state.prepare_create(cx, &exists, record)).unwrap().delay_bytes, None);
+    assert_eq!(made(&mut machine("0"), "off", Rights::WRITE).delay_bytes, None);
+    let mut full = machine("5000");
+    full.state.content_blocks_are(2, true);
+    assert_eq!(made(&mut full, "full", Rights::WRITE).delay_bytes, None);
+}
+
+/// After a restart nobody is told of it before its client has said what it has, or is given up.
+#[test]
+fn a_restart_waits_for_its_client() {
+    let mut m = machine("5000");
+    let (kept, lost) = (made(&mut m, "kept", Rights::WRITE).handle, made(&mut m, "lost", Rights::WRITE).handle);
+    let mut state = State::new(settings());
+    for record in &m.log {
+        state.apply(&mut Record::decode(record.clone().into()).unwrap());
+    }
+    state.place(weft_namespace::Placement { meta: vec![weft_base::ServerId(0)], generation: 1, data_servers: 2 });
+    state.keep_contents(65).unwrap();
+    state.begin_grace(false);
+    m.state = state;
+    let delays = Rights::WRITE.with(Rights::DELAY);
+    as_other(&mut m, |m| {
+        assert_eq!(m.look(|state, cx| state.getattr(cx, kept)).map(drop), Err(Status::Busy));
+    });
+    assert!(m.state.take_asked_back().is_empty(), "there is nobody to be asked");
+    assert_eq!(m.state.reclaimable(ME, kept, delays), delays);
+    // The close itself says it.
+    let now = m.now;
+    close_with(&mut m, &close(kept, 7, now), b"content").unwrap();
+    m.state.closed_by_its_only_writer(kept);
+    as_other(&mut m, |m| {
+        let state = m.look(|state, cx| state.getattr(cx, kept)).unwrap();
+        assert_eq!((state.attr.size, state.ask_data), (7, None));
+    });
+    m.state.end_grace();
+    as_other(&mut m, |m| assert!(m.look(|state, cx| state.getattr(cx, lost)).unwrap().ask_data.is_some()));
+    assert_eq!(close_with(&mut m, &close(lost, 7, now), b"content"), Err(Status::CapabilityRefused));
+    // What a close has ended is not reclaimed by what was sent before it.
+    assert_eq!(m.state.reclaimable(ME, kept, delays.with(Rights::READ)), Rights::READ);
+}
+
+#[test]
+fn the_right_ends_with_who_hears_nothing() {
+    let mut m = machine("5000");
+    let handle = made(&mut m, "f", Rights::WRITE).handle;
+    m.change(|state, _, record| {
+        state.prepare_end_of_delay(ME, handle, record);
+        Ok(())
+    })
+    .unwrap();
+    as_other(&mut m, |m| assert!(m.look(|state, cx| state.getattr(cx, handle)).unwrap().ask_data.is_some()));
+    let again = OpenRequest {
+        handle,
+        rights: Rights::WRITE.with(Rights::DELAY),
+        truncate: false,
+        open_sequence: 8,
+        who: ROOT,
+        judged: None,
+        inline: None,
+    };
+    let refused = m.change(|state, cx, record| state.prepare_open(cx, &again, record));
+    assert_eq!(refused.map(drop), Err(Status::CapabilityRefused));
+}

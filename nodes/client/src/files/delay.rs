@@ -1,0 +1,238 @@
+//! How writes are delayed (`delayed.rs`), and how what was kept leaves this client.
+
+use std::sync::atomic::Ordering;
+
+use bytes::{Bytes, BytesMut};
+use weft_base::{Attr, DataTime, Handle, Nanos, Status, WallTime};
+use weft_layout::{FileRange, split};
+use weft_rt::{Bulk, Runtime};
+use weft_wire::Rights;
+use weft_wire::ops::OpenRequest;
+
+use super::delayed::{Content, Delayed, Taken};
+use super::open_inode::{OpenInode, State};
+use super::opens::RENEWAL;
+use crate::flow::Flow;
+use crate::{Client, Result};
+
+impl OpenInode {
+    /// This client may delay what it writes to this new file, up to so many bytes: it stays here
+    /// from now on. False if others have asked for the file already.
+    pub(super) fn delay(&self, attr: &Attr, bytes_max: u32, session: u32, now: Nanos) -> bool {
+        let (bytes, bytes_max, made) = (BytesMut::new(), bytes_max as usize, (attr.mtime, now));
+        let content = Content { bytes, bytes_max, mtime_epoch: 0, made, session };
+        let mut state = self.lock();
+        state.held = state.held.with(Rights::DELAY);
+        if state.shares > 0 {
+            return false;
+        }
+        state.delayed = Delayed::Here(content);
+        self.is_delayed.store(true, Ordering::Release);
+        true
+    }
+
+    /// The right to delay was given with an open that was overtaken.
+    pub(super) fn need_not_delay(&self) {
+        let mut state = self.lock();
+        state.held = state.held.with(Rights::DELAY);
+    }
+
+    /// True if something of it is with this client only.
+    pub(crate) fn is_delayed(&self) -> bool {
+        self.is_delayed.load(Ordering::Acquire)
+    }
+
+    /// True if something must go to data servers before its server can be told anything.
+    pub(super) fn must_leave(&self) -> bool {
+        self.is_delayed() && {
+            let state = self.lock();
+            state.delayed.is_leaving() || state.writers > 0 && matches!(state.delayed, Delayed::Here(_))
+        }
+    }
+
+    /// All bytes of the file, if they are with this client only.
+    pub(super) fn delayed_content(&self) -> Option<Bytes> {
+        if !self.is_delayed() {
+            return None;
+        }
+        self.lock().delayed.content().map(|content| Bytes::copy_from_slice(&content.bytes))
+    }
+
+    /// Keeps a write here if it can. One that leaves a gap cannot: of holes only data servers know.
+    pub(super) fn take_write(&self, ranges: &[FileRange], data: &Bulk<'_>, now: Nanos) -> Taken {
+        if !self.is_delayed() {
+            return Taken::No;
+        }
+        let mut state = self.lock();
+        let mtime_epoch = DataTime::epoch_of_writes(state.mtime_epoch);
+        let (content, slices) = match (&mut state.delayed, data) {
+            (Delayed::Nothing, _) => return Taken::No,
+            (Delayed::Here(content), Bulk::Slices(slices)) => (content, slices),
+            _ => return Taken::TooMuch,
+        };
+        let mut end = content.bytes.len() as u64;
+        for range in ranges {
+            if range.offset > end || range.offset.saturating_add(range.bytes) > content.bytes_max as u64 {
+                return Taken::TooMuch;
+            }
+            end = end.max(range.offset + range.bytes);
+        }
+        content.bytes.resize(end as usize, 0);
+        let mut ranges = ranges.iter();
+        let mut range = FileRange { offset: 0, bytes: 0 };
+        for slice in slices {
+            let mut slice: &[u8] = slice;
+            while !slice.is_empty() {
+                if range.bytes == 0 {
+                    range = *ranges.next().expect("the data is as long as its ranges");
+                    continue;
+                }
+                let (some, rest) = slice.split_at((range.bytes as usize).min(slice.len()));
+                content.bytes[range.offset as usize..][..some.len()].copy_from_slice(some);
+                slice = rest;
+                range = FileRange { offset: range.offset + some.len() as u64, bytes: range.bytes - some.len() as u64 };
+            }
+        }
+        let (made, heard) = content.made;
+        let at = WallTime(made.0.saturating_add_unsigned(now.since(heard)));
+        content.mtime_epoch = mtime_epoch;
+        let mtime = DataTime { epoch: mtime_epoch, at };
+        state.wrote_to(end, mtime);
+        Taken::Here
+    }
+
+    /// What is to be brought to data servers now, the epoch of its time, and its session.
+    fn begin_leaving(&self) -> Option<(Bytes, u32, u32)> {
+        let mut state = self.lock();
+        match std::mem::take(&mut state.delayed) {
+            Delayed::Nothing => None,
+            Delayed::Here(content) | Delayed::Leaving(content) | Delayed::Refused(content) => {
+                let leaves = (Bytes::copy_from_slice(&content.bytes), content.mtime_epoch, content.session);
+                state.delayed = Delayed::Leaving(content);
+                Some(leaves)
+            }
+        }
+    }
+
+    /// Data servers have it, with the time of that; `None`: they have not, and it stays here until
+    /// they do.
+    fn end_leaving(&self, written: Option<DataTime>) {
+        let mut state = self.lock();
+        match (std::mem::take(&mut state.delayed), written) {
+            (Delayed::Leaving(content), None) => state.delayed = Delayed::Refused(content),
+            (_, None) => {}
+            (_, Some(mtime)) => {
+                if mtime.is_of_a_change() {
+                    state.brought(mtime);
+                }
+                self.is_delayed.store(false, Ordering::Release);
+            }
+        }
+    }
+
+    /// Others were told that nothing was written.
+    fn lose_delayed(&self) {
+        let mut state = self.lock();
+        state.lose_delayed();
+        self.is_delayed.store(false, Ordering::Release);
+    }
+
+    /// The outcome of a close with all that was kept here, for [`OpenInode::end_report`].
+    pub(super) fn end_delayed_close(&self, state: &mut State, outcome: std::result::Result<(), Status>) {
+        let Delayed::Leaving(content) = std::mem::take(&mut state.delayed) else { return };
+        match outcome {
+            Ok(()) if !content.bytes.is_empty() => self.is_inline.store(true, Ordering::Release),
+            Ok(()) => {}
+            // It has not the right any more, or the file is gone.
+            Err(Status::CapabilityRefused | Status::Stale) => state.lose_delayed(),
+            Err(status) if status.is_transient() && status != Status::Conflict => return state.delayed = Delayed::Here(content),
+            Err(_) => return state.delayed = Delayed::Refused(content),
+        }
+        self.is_delayed.store(false, Ordering::Release);
+    }
+}
+
+impl State {
+    /// What goes with a report that ends writing: all that is kept here.
+    pub(super) fn take_delayed(&mut self) -> Option<Bytes> {
+        if self.writers > 0 || !matches!(self.delayed, Delayed::Here(_)) {
+            return None;
+        }
+        let Delayed::Here(content) = std::mem::take(&mut self.delayed) else { return None };
+        let bytes = Bytes::copy_from_slice(&content.bytes);
+        self.delayed = Delayed::Leaving(content);
+        Some(bytes)
+    }
+
+    /// Others ask for the file. What was closed is on its way anyhow.
+    pub(super) fn ask_delayed_back(&mut self) {
+        if self.writers > 0 && matches!(self.delayed, Delayed::Here(_)) {
+            let Delayed::Here(content) = std::mem::take(&mut self.delayed) else { return };
+            self.delayed = Delayed::Refused(content);
+        }
+    }
+
+    fn lose_delayed(&mut self) {
+        self.delayed = Delayed::Nothing;
+        self.lost_writes();
+    }
+}
+
+impl<R: Runtime> Client<R> {
+    /// True if something of the file is with this client only.
+    pub(crate) fn is_delayed(&self, handle: Handle) -> bool {
+        self.inner.opens.get(handle).is_some_and(|inode| inode.is_delayed())
+    }
+
+    /// Brings what is delayed of a file to data servers, where it stays.
+    ///
+    /// # Errors
+    /// As [`Client::write`]; [`Status::Io`] if this client was not heard of for so long that others
+    /// were told that nothing had been written.
+    pub(super) async fn stop_delaying(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+        if !inode.is_delayed() {
+            return Ok(());
+        }
+        Box::pin(async {
+            let _turn = inode.leaves.enter().await;
+            let Some((bytes, mtime_epoch, session)) = inode.begin_leaving() else { return Ok(()) };
+            let outcome = match self.may_bring(flow, inode, session).await {
+                Ok(true) => self.bring(flow, inode, &bytes, mtime_epoch).await,
+                Ok(false) => {
+                    inode.lose_delayed();
+                    return Err(flow.error(Status::Io));
+                }
+                Err(error) => Err(error),
+            };
+            inode.end_leaving(outcome.as_ref().ok().copied());
+            outcome.map(drop)
+        })
+        .await
+    }
+
+    async fn bring(&self, flow: Flow, inode: &OpenInode, bytes: &Bytes, mtime_epoch: u32) -> Result<DataTime> {
+        let whole = [FileRange { offset: 0, bytes: bytes.len() as u64 }];
+        let lists = split(self.distribution(flow, inode).await?, &whole).map_err(|status| flow.error(status))?;
+        self.write_messages(flow, inode, lists, &Bulk::Slices(vec![&bytes[..]]), (mtime_epoch, false)).await
+    }
+
+    /// False if this client, which has not heard its server for a while, has lost the right to
+    /// delay: what it brought then would come after what others have written since.
+    async fn may_bring(&self, flow: Flow, inode: &OpenInode, session: u32) -> Result<bool> {
+        let server = self.owner(flow, inode.handle).await?;
+        if self.inner.knowledge.is_heard_in(server, self.rt().now()) == Some(session) {
+            return Ok(true);
+        }
+        let ticket = self.inner.opens.begin();
+        let (handle, open_sequence, rights) = (inode.handle, ticket.sequence, Rights::WRITE.with(Rights::DELAY));
+        let request = OpenRequest { handle, rights, truncate: false, open_sequence, who: RENEWAL, judged: None, inline: None };
+        match self.call(flow, server, &request).await {
+            Ok(reply) => {
+                self.inner.opens.renewed(&ticket, inode, rights, reply.capability);
+                Ok(true)
+            }
+            Err(error) if error.status == Status::CapabilityRefused => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Telling the server of an inode what of its file is open here, and what was written.
+
+use weft_base::Status;
+use weft_rt::Runtime;
+
+use super::open_inode::OpenInode;
+use crate::flow::Flow;
+use crate::knowledge::{Effect, Touched};
+use crate::{Client, Error, Result};
+
+/// How often a report is begun anew because what was delayed had to go elsewhere.
+const REPORT_TRIES: usize = 4;
+
+impl<R: Runtime> Client<R> {
+    /// Tells the server what is open and written, if it does not know. What is delayed goes with
+    /// it, or to data servers first.
+    pub(crate) async fn report(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+        let mut lost = Ok(());
+        for _ in 0..REPORT_TRIES {
+            match self.stop_delaying_to_report(flow, inode).await {
+                Err(error) if inode.is_delayed() => return Err(error),
+                outcome => lost = lost.and(outcome),
+            }
+            let outcome = {
+                let _passage = self.enter(inode).await;
+                self.report_inside(flow, inode).await
+            };
+            match outcome {
+                Err(error) if error.status == Status::CapabilityRefused => lost = Err(Error { status: Status::Io, ..error }),
+                outcome if !inode.must_leave() => return outcome.and(lost),
+                _ => {}
+            }
+        }
+        Err(flow.error(Status::Busy))
+    }
+
+    async fn stop_delaying_to_report(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+        if inode.must_leave() { self.stop_delaying(flow, inode).await } else { Ok(()) }
+    }
+
+    /// [`Client::report`] for a caller inside the gate of the file.
+    async fn report_inside(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+        let server = self.owner(flow, inode.handle).await?;
+        let Some(report) = self.inner.opens.begin_report(inode) else {
+            self.inner.opens.remove_if_idle(inode);
+            return Ok(());
+        };
+        let change = report.tells_of_writes().then(|| self.changing(Touched::Object(inode.handle)));
+        let outcome = match &report.content {
+            Some(_) => self.close_with_content(flow, server, &report).await,
+            None => self.call(flow, server, &report.request).await,
+        };
+        if let (Some(change), Ok(())) = (change, &outcome) {
+            change.done(Effect::Object);
+        }
+        self.inner.opens.end_report(inode, &report, outcome.map_err(|error| error.status));
+        outcome
+    }
+}

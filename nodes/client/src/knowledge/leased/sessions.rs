@@ -1,0 +1,37 @@
+//! Sessions at servers, in which notices are heard.
+
+use weft_base::{Nanos, ServerId};
+
+use super::{Ended, Leased, Session};
+
+impl Leased {
+    /// The session at a server, and the newest notice that was taken in; zeros: there is none.
+    pub fn session(&self, server: ServerId) -> (u32, u64) {
+        self.lock().sessions.get(&server).map_or((0, 0), |session| (session.number, session.heard))
+    }
+
+    /// The server has answered that this is the session. True if it is another one: what the server
+    /// told before is forgotten.
+    pub fn renewed(&self, server: ServerId, number: u32, until: Nanos) -> bool {
+        let mut inner = self.lock();
+        if let Some(session) = inner.sessions.get_mut(&server).filter(|session| session.number == number) {
+            session.until = session.until.max(until);
+            return false;
+        }
+        self.end(&mut inner, Ended::Server(server));
+        inner.sessions.insert(server, Session { number, heard: 0, until });
+        true
+    }
+
+    /// The session in which this client goes on to hear what the server has to say.
+    pub fn is_heard_in(&self, server: ServerId, now: Nanos) -> Option<u32> {
+        self.lock().sessions.get(&server).filter(|session| now < session.until).map(|session| session.number)
+    }
+
+    /// Notices up to this one were taken in, here and above.
+    pub fn heard(&self, server: ServerId, number: u32, newest: u64) {
+        if let Some(session) = self.lock().sessions.get_mut(&server).filter(|session| session.number == number) {
+            session.heard = session.heard.max(newest);
+        }
+    }
+}
