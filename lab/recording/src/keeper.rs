@@ -82,6 +82,7 @@ impl Keeper {
             signals: dump_signals(),
             last_dump: None,
             processor: Processor::default(),
+            has_gauges: false,
             gauges: VecDeque::new(),
         };
         let thread = std::thread::Builder::new().name("weft-trace".into()).spawn(move || work.run());
@@ -121,6 +122,8 @@ struct Work {
     signals: Option<SignalFd>,
     last_dump: Option<Instant>,
     processor: Processor,
+    /// They are wanted.
+    has_gauges: bool,
     /// Gauges that no file has yet.
     gauges: VecDeque<TraceRecord>,
 }
@@ -145,10 +148,13 @@ impl Work {
     fn keep(&mut self) -> Result<()> {
         let mode = self.tracer.config().mode;
         loop {
-            if locked(&self.progress).stop {
+            let is_over = locked(&self.progress).stop;
+            // The last time when it is over: a process that stood still may have heard of the end
+            // first.
+            self.look_at_processors();
+            if is_over {
                 break;
             }
-            self.look_at_processors();
             match mode {
                 Mode::Stream => self.stream()?,
                 Mode::Flight => self.look_for_calls()?,
@@ -206,7 +212,8 @@ impl Work {
     }
 
     fn look_at_processors(&mut self) {
-        if !self.tracer.mask().contains(LOAD_PROCESSOR) {
+        self.has_gauges |= self.tracer.mask().contains(LOAD_PROCESSOR);
+        if !self.has_gauges {
             return;
         }
         if let Some(gauges) = self.processor.look() {

@@ -7,11 +7,12 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use weft_base::ServerId;
+use weft_base::{ServerId, Status};
 use weft_host::command_socket;
 use weft_host::connect::{Common, Fs};
 use weft_host::gateway_list;
@@ -48,6 +49,8 @@ pub struct Answer {
     pub name: String,
     /// What it said.
     pub reply: Result<TraceReply>,
+    /// It cannot be reached, or has let the question wait.
+    is_silent: bool,
     place: Place,
 }
 
@@ -98,10 +101,9 @@ impl Traced {
         let mut nodes: Vec<&(String, Place)> = self.nodes.iter().collect();
         let is_end = action == TraceAction::Off;
         nodes.sort_by_key(|(_, place)| matches!(place, Place::Client(_)) != is_end);
-        let ask = |(name, place): &(String, Place)| Answer {
-            name: name.clone(),
-            reply: self.ask_one(place, &request(place)),
-            place: place.clone(),
+        let ask = |(name, place): &(String, Place)| {
+            let (reply, is_silent) = self.ask_one(place, &request(place));
+            Answer { name: name.clone(), reply, is_silent, place: place.clone() }
         };
         let mut answers: Vec<Answer> = nodes.into_iter().map(ask).collect();
         answers.sort_by(|a, b| a.name.cmp(&b.name));
@@ -119,12 +121,22 @@ impl Traced {
         }
     }
 
-    fn ask_one(&self, place: &Place, request: &TraceRequest) -> Result<TraceReply> {
+    /// The answer; and true if it is missing because there was none.
+    fn ask_one(&self, place: &Place, request: &TraceRequest) -> (Result<TraceReply>, bool) {
         match place {
-            Place::Server(server) => {
-                self.fs.run(self.fs.client.trace(*server, request)).map_err(|error| anyhow!("{}", self.fs.why(&error)))
+            Place::Server(server) => match self.fs.run(self.fs.client.trace(*server, request)) {
+                Ok(reply) => (Ok(reply), false),
+                Err(error) => {
+                    let is_silent = matches!(error.status, Status::Unreachable | Status::TimedOut);
+                    (Err(anyhow!("{}", self.fs.why(&error))), is_silent)
+                }
+            },
+            Place::Client(path) => {
+                let reply = command_socket::ask(path, request);
+                let kind = |error: &anyhow::Error| error.chain().find_map(|cause| Some(cause.downcast_ref::<io::Error>()?.kind()));
+                let kind = reply.as_ref().err().and_then(kind);
+                (reply, matches!(kind, Some(io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)))
             }
-            Place::Client(path) => command_socket::ask(path, request),
         }
     }
 
@@ -133,7 +145,7 @@ impl Traced {
     /// # Errors
     /// That takes too long.
     pub fn end(&self) -> Result<Vec<Answer>> {
-        self.ask(&TraceRequest::new(TraceAction::Off));
+        let asked = self.ask(&TraceRequest::new(TraceAction::Off));
         let mut answers = Vec::new();
         let all_there = wait_until(WRITE_PATIENCE, || {
             answers = self.ask(&TraceRequest::new(TraceAction::Status));
@@ -142,6 +154,8 @@ impl Traced {
         if !all_there {
             bail!("the files are not complete after {} s; `weft trace status` shows how it goes on", WRITE_PATIENCE.as_secs());
         }
+        // Once may be by chance.
+        answers.iter_mut().zip(asked).for_each(|(answer, asked)| answer.is_silent &= asked.is_silent);
         Ok(answers)
     }
 
@@ -183,7 +197,7 @@ impl Traced {
         };
         let folder = chosen.unwrap_or_else(|| self.usual_folder());
         let mut problems = Vec::new();
-        for Answer { name, reply, place } in answers {
+        for Answer { name, reply, place, .. } in answers {
             let Ok(reply) = reply else { continue };
             for number in 0..reply.files.len() {
                 let here = match place {
@@ -210,8 +224,8 @@ impl Traced {
         let folders: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
         // The folder of a server is often that of another user: then there are no names.
         let is_foreign = |error: &anyhow::Error| {
-            let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-            matches!(kind, Some(std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem))
+            let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+            matches!(kind, Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem))
         };
         let named = |folder: &&Path| crate::names::write(&self.fs, &files, folder).err().filter(|error| !is_foreign(error));
         folders.iter().filter_map(named).map(|error| format!("names of files: {error:#}")).collect()
@@ -230,12 +244,21 @@ fn folder_of_client(answers: &[Answer]) -> Option<PathBuf> {
     })
 }
 
+/// What came of a recording beside its files.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    /// What is wrong with it, in words.
+    pub problems: Vec<String>,
+    /// Processes that should run and answered nothing at the end of it.
+    pub silent: Vec<String>,
+}
+
 /// Records `seconds` of a running file system into `folder`, with the names of what was recorded if
-/// that is wanted; what is wrong with it in words.
+/// that is wanted.
 ///
 /// # Errors
 /// Nothing can be recorded at all.
-pub fn record(fs: &OsStr, nodes: &str, common: &Common, seconds: f64, folder: &Path, with_names: bool) -> Result<Vec<String>> {
+pub fn record(fs: &OsStr, nodes: &str, common: &Common, seconds: f64, folder: &Path, with_names: bool) -> Result<Recorded> {
     let traced = Traced::find(fs, nodes, common)?;
     let folder = std::path::absolute(folder)?;
     let begun = traced.ask(&TraceRequest {
@@ -262,7 +285,8 @@ pub fn record(fs: &OsStr, nodes: &str, common: &Common, seconds: f64, folder: &P
             problems.push(format!("{name}: {} threads found no ring and recorded nothing", reply.threads_without_ring));
         }
     }
-    Ok(problems)
+    let silent = ended.iter().filter(|answer| answer.is_silent).map(|answer| answer.name.clone()).collect();
+    Ok(Recorded { problems, silent })
 }
 
 /// What went wrong at which process, in words.
@@ -304,7 +328,7 @@ mod tests {
 
     #[test]
     fn what_went_wrong_is_said_with_the_name() {
-        let row = |name: &str, reply| Answer { name: name.into(), reply, place: Place::Client(PathBuf::new()) };
+        let row = |name: &str, reply| Answer { name: name.into(), reply, is_silent: false, place: Place::Client(PathBuf::new()) };
         let refused = TraceReply { problem: "no".into(), ..TraceReply::default() };
         let answers = [row("meta0", Ok(TraceReply::default())), row("data0", Err(anyhow!("no answer"))), row("data1", Ok(refused))];
         assert_eq!(problems(&answers), ["data0: no answer", "data1: no"]);

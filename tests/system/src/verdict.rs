@@ -3,47 +3,69 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::{FileSystem, ok, weft};
+use crate::{FileSystem, Need, ok, wait_until, weft};
 
 /// What a thread of the program does until it is told to stop.
 pub type Round = fn(&Path, u32);
 
 /// The verdict on a recording while so many threads do that, each in a directory of its own, and
-/// `trouble` happens. That gets a function which waits and is true until the recording is over.
+/// `trouble` happens, which begins with the recording. It gets a function which waits and is true
+/// until the recording is over.
 pub fn told_of(
     fs: &FileSystem,
     (threads, seconds): (usize, &str),
     round: Round,
     trouble: impl FnOnce(&dyn Fn(Duration) -> bool),
 ) -> Vec<Value> {
+    let mut explain = weft();
+    explain.arg("explain").arg(fs.state());
+    let trouble = |goes_on: &dyn Fn(Duration) -> bool| {
+        let has_traces =
+            |entry: std::io::Result<fs::DirEntry>| entry.is_ok_and(|entry| entry.path().extension().is_some_and(|end| end == "wtrace"));
+        let is_on = || fs::read_dir(fs.state().join("trace")).is_ok_and(|mut entries| entries.any(has_traces));
+        wait_until("a recording that has begun", Duration::from_secs(20), || is_on() || !goes_on(Duration::ZERO));
+        trouble(goes_on);
+    };
+    told_by(explain, &fs.mnt(), (threads, seconds), round, trouble)
+}
+
+/// The same of any mount, as seen from here, with the command that explains it.
+pub fn told_by(
+    mut explain: Command,
+    mnt: &Path,
+    (threads, seconds): (usize, &str),
+    round: Round,
+    trouble: impl FnOnce(&dyn Fn(Duration) -> bool),
+) -> Vec<Value> {
     let stop = AtomicBool::new(false);
-    let dirs: Vec<PathBuf> = (0..threads).map(|thread| fs.mnt().join(format!("d{thread}"))).collect();
+    let dirs: Vec<PathBuf> = (0..threads).map(|thread| mnt.join(format!("d{thread}"))).collect();
     dirs.iter().for_each(|dir| fs::create_dir_all(dir).expect("a directory"));
     let out = std::thread::scope(|scope| {
+        let _stop = Stop(&stop);
         for dir in &dirs {
             let stop = &stop;
             scope.spawn(move || (0..).take_while(|_| !stop.load(Ordering::Relaxed)).for_each(|number| round(dir, number)));
         }
-        let mut recording: Command = weft();
-        recording.arg("explain").arg(fs.state()).args(["--seconds", seconds, "--json"]).stdout(Stdio::piped());
-        let recording = recording.spawn().expect("weft is there");
+        explain.args(["--seconds", seconds, "--json"]).stdout(Stdio::piped());
+        let recording = explain.spawn().expect("weft is there");
         let recorded = scope.spawn(move || recording.wait_with_output().expect("it ends"));
         trouble(&|pause| {
             std::thread::sleep(pause);
             !recorded.is_finished()
         });
-        let out = recorded.join().expect("no panic");
-        stop.store(true, Ordering::Relaxed);
-        out
+        recorded.join().expect("no panic")
     });
     let report: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|error| panic!("{error}: {out:?}"));
-    report["verdict"].as_array().expect("a list").clone()
+    let told = report["verdict"].as_array().expect("a list").clone();
+    told.iter().for_each(|one| eprintln!("{}: {}", one["cause"], one["sentence"]));
+    told
 }
 
 /// Limits of one process by a control group, until it is dropped.
@@ -133,5 +155,52 @@ impl OwnDisk {
         let mut file = File::create(self.root.join("ballast")).expect("a file");
         // Until there is no room.
         let _ = std::io::copy(&mut std::io::repeat(7), &mut file);
+    }
+
+    /// From now on nothing can be written where nothing was: its image has no room.
+    pub fn refuse_writes(&self) {
+        let mut file = File::create(self.image.with_file_name("ballast")).expect("a file");
+        let _ = std::io::copy(&mut std::io::repeat(7), &mut file);
+    }
+}
+
+/// Calls of a process that another program holds up, or answers, until it is dropped.
+#[derive(Debug)]
+pub struct Meddled(Child);
+
+impl Meddled {
+    /// The programs that this needs.
+    pub const NEEDS: Need = Need::Programs(&["strace"]);
+
+    /// These calls of a process (and others as they come) are treated as `strace -e inject=...`
+    /// says.
+    pub fn with(pid: u32, calls: &str, how: &str) -> Meddled {
+        let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:{how}"));
+        let mut command = Command::new("strace");
+        command.args(["-q", "-f", "-o", "/dev/null", "-e", &trace, "-e", &inject, "-p", &pid.to_string()]);
+        let meddled = Meddled(command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("strace is installed"));
+        let is_traced = || {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|tracer| tracer.trim() != "0"))
+        };
+        wait_until("a process that is looked into", Duration::from_secs(20), is_traced);
+        meddled
+    }
+}
+
+impl Drop for Meddled {
+    fn drop(&mut self) {
+        // It lets the process go before it ends; only this signal is its to answer.
+        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        let _ = self.0.wait();
+    }
+}
+
+/// Tells threads to stop, also when what they serve fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }

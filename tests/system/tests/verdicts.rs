@@ -1,7 +1,7 @@
 //! Faults that are put in from outside into a file system of real processes: the verdict names
 //! cause and place first. The same in virtual time, with more of them, is in
-//! `tests/sim/tests/verdicts.rs`, those that need
-//! root in `faults.rs`. No time is compared: the machine may be busy.
+//! `tests/sim/tests/verdicts.rs`, those that need root in `faults/`. No time is compared: the
+//! machine may be busy.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -18,7 +18,7 @@ use weft_host::parallel::at_once;
 use weft_host::units::seconds;
 use weft_predict::{Advised, advise};
 use weft_recording::files_in;
-use weft_recording::nodes::record;
+use weft_recording::nodes::{Recorded, record};
 use weft_trace::Stage;
 use weft_trace::event::LOAD_MOUNT;
 use weft_trace::explain::{Analysis, Explanation, Finding, Waterfall};
@@ -116,14 +116,14 @@ struct NodeRow {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        let (mut recorded, mut problems) = (None, Vec::new());
+        let (mut recorded, mut noted) = (None, Recorded::default());
         let files = match &self.traces[..] {
             [fs] if is_file_system(fs) => {
                 // Removed when this returns, unless the files are to be kept.
                 let folder = recorded.insert(tempfile::tempdir().context("cannot make a folder for traces")?);
                 let path = self.keep.as_deref().unwrap_or(folder.path());
                 refuse_a_second_recording(path)?;
-                problems = record(fs.as_os_str(), "*", common, self.seconds, path, self.keep.is_some())?;
+                noted = record(fs.as_os_str(), "*", common, self.seconds, path, self.keep.is_some())?;
                 files(&[path.to_path_buf()])?
             }
             traces => files(traces)?,
@@ -137,20 +137,21 @@ impl Args {
         let read_all = read_all.into_iter().filter_map(|read| read.into_inner().unwrap_or_else(PoisonError::into_inner));
         let (sound, damaged): (Vec<_>, Vec<_>) = read_all.partition(Result::is_ok);
         let damaged = damaged.into_iter().filter_map(Result::err).map(|error| format!("{error:#}: this file is left out"));
-        problems.extend(damaged);
+        noted.problems.extend(damaged);
         if sound.is_empty() {
-            bail!("{}", problems.join("; "));
+            bail!("{}", noted.problems.join("; "));
         }
         let merged = merge_by(sound.into_iter().flatten().flatten().collect(), &at_once);
         let analysis = Analysis::by(&merged, &at_once);
-        let explanation = analysis.explain_by(self.suspects, i64::MIN, i64::MAX, &at_once);
+        let mut explanation = analysis.explain_by(self.suspects, i64::MIN, i64::MAX, &at_once);
+        explanation.note_silent(&noted.silent);
         // What limits is worth saying without it.
         let twin = advise(&explanation, self.machine.as_deref()).or_else(|error| match &self.machine {
             Some(_) => Err(error),
             None => Ok(Advised::unknown(&error)),
         })?;
         let mut report = Report { explanation, twin, slowest: analysis.slowest(self.slowest), nodes: nodes(&merged) };
-        report.explanation.missing.extend(problems);
+        report.explanation.missing.extend(noted.problems);
         if let Some(svg) = &self.svg {
             let explained = format!("{} operations, {:.1} % covered", report.explanation.operations, report.explanation.covered * 100.0);
             let picture = views::where_time_goes(Frame::new("Where the time goes", &explained), &report.explanation).svg();

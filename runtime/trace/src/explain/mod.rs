@@ -10,13 +10,16 @@
 mod asked;
 mod blocking;
 mod critical;
+mod finding;
 mod index;
 mod means;
 mod of_node;
 mod paths;
+mod programs;
 mod report;
 mod signs;
 mod starved;
+mod stopped;
 mod suspect;
 mod tally;
 mod unfinished;
@@ -28,10 +31,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 pub use asked::AskedFor;
+pub use finding::{Cause, Finding};
 pub use report::{Explanation, KindReport, StageReport};
 pub use suspect::Suspect;
 pub use unfinished::{Silent, Unfinished};
-pub use verdict::{Cause, Finding, advice};
+pub use verdict::advice;
 pub use wall::Wall;
 pub use waterfall::{Step, Waterfall};
 
@@ -94,6 +98,8 @@ pub struct ClientOperation {
     pub event: EventId,
     /// The client.
     pub node: usize,
+    /// The thread that asked, as the kernel names it; 0 if not recorded.
+    pub caller: u64,
     /// The object, 0 if not recorded.
     pub object: u64,
     /// Nanoseconds of the reference clock.
@@ -126,6 +132,10 @@ pub struct Analysis<'a> {
     unanswered: Vec<unfinished::Unanswered>,
     /// When the servers of these last answered anybody.
     last_answers: BTreeMap<u16, i64>,
+    /// When processes stood still.
+    stopped: stopped::Stopped,
+    /// When they waited for a processor.
+    starved: starved::Starved,
     /// Requests that servers refused because of their disks.
     refused: Vec<signs::Refused>,
     /// How long things take at each place.
@@ -150,7 +160,7 @@ impl<'a> Analysis<'a> {
         let index = Index::new(merged, each);
         let work = index.work(each);
         let starved = starved::Starved::new(merged, each);
-        let refused = signs::refused(merged, each);
+        let (refused, stopped) = (signs::refused(merged, each), stopped::Stopped::new(merged, each));
         let means = means::Means::new(&index, each);
         let chunks: Vec<&[u32]> = index.roots.chunks(CHUNK).collect();
         let parts = for_each(each, chunks, |_, roots| {
@@ -164,6 +174,7 @@ impl<'a> Analysis<'a> {
                 operations.push(ClientOperation {
                     event: event.record.event,
                     node: event.node,
+                    caller: event.record.req,
                     object: index.object(*root),
                     start_ns: event.start_ns,
                     dur_ns: event.dur_ns,
@@ -196,6 +207,8 @@ impl<'a> Analysis<'a> {
             open,
             unanswered,
             last_answers,
+            stopped,
+            starved,
             refused,
             means,
             recorded,

@@ -6,11 +6,12 @@ use serde::Serialize;
 use weft_base::FastMap;
 
 use super::asked::{AskedFor, asked};
+use super::finding::{Finding, Known};
 use super::index::for_each;
 use super::suspect::{Suspect, suspects};
 use super::tally::{Stages, Tally, micros, quantile, rank, ratio, seconds};
 use super::unfinished::{Open, Silent, Unfinished};
-use super::verdict::{Finding, Known, verdicts};
+use super::verdict::verdicts;
 use super::wall::{Wall, Wanted, waits};
 use super::{Analysis, ClientOperation};
 use crate::merge::Each;

@@ -28,6 +28,15 @@ impl Starved {
         Starved { nodes, servers }
     }
 
+    /// By node the part of a window in which its thread that waited most had to wait, 0 to 1.
+    pub fn shares(&self, (from_ns, to_ns): (i64, i64)) -> impl Iterator<Item = f64> {
+        let window_ns = to_ns.saturating_sub(from_ns).max(1) as f64;
+        self.nodes.iter().map(move |pieces| {
+            let part = |(from, to, share): &(i64, i64, f64)| (to.min(&to_ns) - from.max(&from_ns)).max(0) as f64 * share;
+            pieces.iter().map(part).sum::<f64>() / window_ns
+        })
+    }
+
     /// Takes waits for a processor out of the segments of a path, which stay one after the other.
     pub fn split(&self, path: &mut Vec<Segment>) {
         if self.nodes.iter().all(Vec::is_empty) {

@@ -173,7 +173,10 @@ impl Analysis<'_> {
             let since = last_answer.unwrap_or(first);
             let since_ns = self.recorded.1.saturating_sub(since).max(0) as u64;
             let sum_ns: u64 = calls.iter().map(|call| call.end_ns.abs_diff(call.start_ns)).sum();
-            (longest_ns >= SILENT_NS).then(|| Silent {
+            let answers_others = last_answer.is_some_and(|last| last > first.saturating_add_unsigned(SILENT_NS));
+            // One that has answered just now, and has not let anybody wait while it answered
+            // others, is only slow.
+            (longest_ns >= SILENT_NS && (since_ns >= SILENT_NS || answers_others)).then(|| Silent {
                 server: self.server_name(server),
                 requests: calls.len() as u64,
                 seconds: sum_ns as f64 / 1e9,
@@ -181,7 +184,7 @@ impl Analysis<'_> {
                 since_seconds: since_ns as f64 / 1e9,
                 has_answered: last_answer.is_some(),
                 behind: self.behind(server).map(|other| self.server_name(other)),
-                answers_others: last_answer.is_some_and(|last| last > first.saturating_add_unsigned(SILENT_NS)),
+                answers_others,
             })
         };
         let mut found: Vec<Silent> = servers.into_iter().filter_map(silent).collect();

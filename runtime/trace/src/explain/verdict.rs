@@ -1,130 +1,49 @@
 //! The first lines of a report: what limits, by how much of the time on the wall, and what to do,
 //! in an order in which somebody would look at it.
 
-use serde::Serialize;
-use weft_base::{ServerId, ServerRole, Status};
+use weft_base::{ServerId, Status};
 
+use super::finding::{Cause, Finding, Known, MOST, stands_out, work_at};
 use super::report::Explanation;
-use super::signs::{self, Pieces};
 use super::suspect::{Named, Place, Suspect};
 use super::unfinished::SILENT_NS;
-use super::wall::is_work;
-use super::{Analysis, ClientOperation};
+use super::{programs, signs};
 use crate::Stage;
 
 /// A place with less than this share of the time is not worth a line.
 const WORTH: f64 = 0.1;
 /// A place that does not stand out from its like limits from this share of the time on the wall on.
 const MUCH: f64 = 0.3;
+/// Others with this part of it have far less.
+const FAR_LESS: f64 = 0.67;
+/// A part of this size is little.
+const LITTLE: f64 = 0.2;
 /// With operations under way for less than this share of the time a faster file system changes
 /// little.
 const IDLE: f64 = 0.5;
-/// Fewer operations at once leave servers without work between two requests.
-const FEW: f64 = 1.5;
-/// A part of this size is most.
-const MOST: f64 = 0.5;
-/// Pieces below this size cost more than their bytes.
-const SMALL_BYTES: u64 = 64 << 10;
-/// Fewer reads and writes say nothing about pieces.
-const PIECES_MIN: u64 = 100;
 /// Messages within one room that take longer in the median, in microseconds, are slow.
 const SLOW_LINK_US: f64 = 1_000.0;
-/// Places that all have this share of the time on the wall cannot do much more.
-const FULL: f64 = 0.8;
-
 const OF_LOCKS: &str = "Do: hold locks (`flock`, `fcntl`) for a shorter time, or lock ranges that do not overlap; the file system grants them at \
                         once when they are free";
 
-/// What kind of thing limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Cause {
-    /// A server does not answer.
-    NoAnswer,
-    /// A server refused changes because its disk is full.
-    DiskFull,
-    /// The disk of a server failed.
-    DiskErrors,
-    /// Operations were not over.
-    Unfinished,
-    /// Nothing was asked of the file system.
-    NoOperation,
-    /// The programs did or waited for something else.
-    Program,
-    /// A process did not get a processor.
-    Processor,
-    /// A disk is slow, or has much to do.
-    Disk,
-    /// A way of messages is slow.
-    Link,
-    /// Programs wait for the locks of others.
-    ApplicationLock,
-    /// Changes of one directory or file wait for one another.
-    HotDirectory,
-    /// One server has most of the work of all of its kind.
-    HotServer,
-    /// Reads or writes are small.
-    SmallPieces,
-    /// Programs ask for one thing after the other.
-    FewInFlight,
-    /// Every server of a kind is busy.
-    Limit,
-    /// A place has much time, for no reason of these.
-    Place,
-    /// No place has much time.
-    Nothing,
-}
-
-/// What limits, by how much, and what to do.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Finding {
-    /// The kind of thing.
-    pub cause: Cause,
-    /// [`Stage::name`], if it is one stage.
-    pub stage: Option<&'static str>,
-    /// The node or link.
-    pub place: Option<String>,
-    /// Share of the recorded time that it concerns, 0 to 1: no more can be won.
-    pub share: f64,
-    /// For people: what and how much.
-    pub sentence: String,
-    /// For people: what to do; may be empty.
-    pub advice: String,
-}
-
-impl Finding {
-    fn new(cause: Cause, share: f64, sentence: String, advice: &str) -> Finding {
-        Finding { cause, stage: None, place: None, share, sentence, advice: advice.to_string() }
+impl Explanation {
+    /// Processes that answered no command at the end of the recording, and may have no records:
+    /// said first, if nothing says it already.
+    pub fn note_silent(&mut self, names: &[String]) {
+        let is_told =
+            |told: &[Finding], name: &str| told.iter().any(|one| one.cause == Cause::NoAnswer && one.place.as_deref() == Some(name));
+        for name in names.iter().rev().filter(|name| !is_told(&self.verdict, name)).collect::<Vec<_>>() {
+            let sentence = format!("{name} did not answer when the recording ended: whoever wants something of it waits");
+            self.verdict.insert(0, Finding::new(Cause::NoAnswer, 1.0, sentence, advice(Stage::NoAnswer)).at(Stage::NoAnswer, name));
+        }
     }
-
-    /// All of it in one piece, with a full stop.
-    pub fn said(&self) -> String {
-        let parts = [&self.sentence, &self.advice].into_iter().filter(|part| !part.is_empty());
-        parts.map(|part| part.trim_end_matches('.').to_string() + ".").collect::<Vec<_>>().join(" ")
-    }
-
-    fn at(self, stage: Stage, place: &str) -> Finding {
-        Finding { stage: Some(stage.name()), place: Some(place.to_string()), ..self }
-    }
-}
-
-/// What is known beside the report.
-pub(super) struct Known<'a> {
-    pub analysis: &'a Analysis<'a>,
-    pub operations: &'a [ClientOperation],
-    pub window: (i64, i64),
-    /// Places by rank.
-    pub named: &'a [Named],
-    /// Of each of them, seconds in which at least one operation waited there.
-    pub waits: Vec<f64>,
-    /// By server (its node), seconds in which at least one operation waited for its work.
-    pub work: Vec<(usize, f64)>,
 }
 
 /// The verdicts, the most important one first.
 pub(super) fn verdicts(explanation: &Explanation, known: &Known<'_>) -> Vec<Finding> {
     let wall = &explanation.wall;
-    let mut found: Vec<Finding> = silent(explanation, known);
+    let mut found: Vec<Finding> = stopped(explanation, known);
+    found.extend(silent(explanation, known));
     found.extend(refusals(explanation, known));
     // Something is always under way when a recording ends.
     let is_long = explanation.unfinished.first().is_some_and(|longest| longest.seconds * 1e9 >= SILENT_NS as f64);
@@ -132,12 +51,14 @@ pub(super) fn verdicts(explanation: &Explanation, known: &Known<'_>) -> Vec<Find
     if explanation.operations == 0 {
         let what = if explanation.unfinished.is_empty() { "No operation was under way" } else { "No operation ended" };
         found.extend(open);
+        found.extend(without_processor(explanation, known));
         let sentence = format!("{what} in the {:.2} s that were recorded", wall.recorded_seconds);
         found.push(Finding::new(Cause::NoOperation, 1.0, sentence, ""));
         return found;
     }
     let idle = 1.0 - wall.share(wall.busy_seconds);
     if idle > IDLE {
+        found.extend(without_processor(explanation, known));
         let sentence = format!(
             "Operations were under way for {:.0} % of the time only: for the rest the programs did or waited for something that is not \
              recorded as one, so no more than {:.2} s of {:.2} s can be won here",
@@ -151,16 +72,27 @@ pub(super) fn verdicts(explanation: &Explanation, known: &Known<'_>) -> Vec<Find
     let named: Vec<(&Named, f64)> =
         known.named.iter().zip(&known.waits).filter(is_worth).map(|(named, s)| (named, wall.share(*s))).collect();
     let mut places: Vec<Finding> = named.iter().take(2).map(|(named, share)| of_place(explanation, known, named, *share)).collect();
-    // Nothing is wrong at a place that only has the most time: how the programs ask says more.
-    let limit = limit(explanation, known);
-    if limit.is_some() || places.first().is_none_or(|first| matches!(first.cause, Cause::Place)) {
-        let of_programs = [limit, small_pieces(explanation, known), few(explanation, known)];
+    // Nothing is wrong at a place that only has the most time, nor if a process waits for a
+    // processor as others do, or little: how the programs ask says more.
+    let limit = programs::limit(wall, known);
+    let is_usual = |first: &Finding| match (first.cause, named.first()) {
+        (Cause::Processor, Some((named, share))) => is_as_others(&named.suspect) || *share < MUCH && !stands_out(&named.suspect),
+        (cause, _) => cause == Cause::Place,
+    };
+    if limit.is_some() || places.first().is_none_or(is_usual) {
+        let crowd = programs::crowd(wall, known);
+        let of_programs = [limit, crowd, programs::small_pieces(wall, explanation.seconds, known), programs::few(wall, known)];
         found.extend(of_programs.into_iter().flatten().take(2));
     }
-    // A server that answers others is only slow: what is slow there says more than that it is.
-    let slow = explanation.silent.iter().filter(|silent| silent.answers_others && silent.behind.is_none());
-    let is_why = |place: &Finding, server: &str| place.place.as_deref() == Some(server) && is_reason(place.cause) && place.share >= MUCH;
-    let why = slow.filter_map(|silent| places.iter().position(|place| is_why(place, &silent.server))).min();
+    // A server that answers others is only slow: what is slow there says more than that it is. So
+    // does what is slow there for longer than it was silent, or a process stood still.
+    let answers = |name: &str| explanation.silent.iter().any(|silent| silent.server == name && silent.answers_others);
+    let is_why = |place: &Finding, one: &Finding| {
+        let share = if one.place.as_deref().is_some_and(answers) { 0.0 } else { one.share };
+        place.place == one.place && is_reason(place.cause) && place.share >= share.max(MUCH)
+    };
+    let without_answer = found.iter().filter(|one| one.cause == Cause::NoAnswer && !one.advice.is_empty());
+    let why = without_answer.filter_map(|one| places.iter().position(|place| is_why(place, one))).min();
     if let Some(why) = why {
         found.insert(0, places.remove(why));
     }
@@ -198,6 +130,41 @@ fn silent(explanation: &Explanation, known: &Known<'_>) -> Vec<Finding> {
         Finding::new(Cause::NoAnswer, share, silent.sentence(), advice).at(Stage::NoAnswer, &silent.server)
     };
     explanation.silent.iter().map(of).collect()
+}
+
+/// Processes that stood still for a part of the recording, beside servers that owe answers: those
+/// say it themselves.
+fn stopped(explanation: &Explanation, known: &Known<'_>) -> Vec<Finding> {
+    let of = |(node, seconds): (usize, f64)| {
+        let (name, share) = (&known.analysis.merged.nodes[node].name, explanation.wall.share(seconds));
+        let is_told = explanation.silent.iter().any(|silent| silent.server == *name);
+        (share >= WORTH && !is_told).then(|| {
+            let advice = "Look at: what has stopped this process (a signal, a debugger, a frozen control group, a pause of its machine)";
+            let sentence =
+                format!("{name} stood still for {seconds:.2} s: nothing of this process ran, and whoever wanted something of it waited");
+            Finding::new(Cause::NoAnswer, share, sentence, advice).at(Stage::NoAnswer, name)
+        })
+    };
+    known.analysis.stopped.between(known.recorded()).filter_map(of).collect()
+}
+
+/// A process that had no processor for most of the time, unlike all others: what it did not get to
+/// is no operation yet, such as requests of the kernel that no thread of a mount has taken.
+fn without_processor(explanation: &Explanation, known: &Known<'_>) -> Option<Finding> {
+    let mut shares: Vec<(f64, usize)> = known.analysis.starved.shares(known.recorded()).zip(0..).collect();
+    shares.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let ((share, node), next) = (*shares.first()?, shares.get(1).map_or(0.0, |next| next.0));
+    (share >= MOST && next <= FAR_LESS * share).then(|| {
+        let name = &known.analysis.merged.nodes[node].name;
+        let sentence = format!(
+            "{name} waits for a processor: a thread of it was ready and had none for {:.0} % of the time ({:.2} s of {:.2} s); what it has not \
+             begun with is not recorded",
+            share * 100.0,
+            share * explanation.wall.recorded_seconds,
+            explanation.wall.recorded_seconds
+        );
+        Finding::new(Cause::Processor, share.min(1.0), sentence, advice(Stage::Processor)).at(Stage::Processor, name)
+    })
 }
 
 fn refusals(explanation: &Explanation, known: &Known<'_>) -> Vec<Finding> {
@@ -308,9 +275,9 @@ fn cause(known: &Known<'_>, named: &Named, share: f64) -> (Cause, String, &'stat
     }
 }
 
-/// It takes twice the time of its like, or more.
-fn stands_out(suspect: &Suspect) -> bool {
-    suspect.excess_seconds >= MOST * suspect.seconds
+/// It takes little more time than its like.
+fn is_as_others(suspect: &Suspect) -> bool {
+    suspect.excess_seconds < LITTLE * suspect.seconds
 }
 
 /// The server with its directory, if that has most of the changes.
@@ -339,67 +306,6 @@ fn has_most_work(known: &Known<'_>, server: ServerId) -> bool {
     let all: f64 = alike.map(|(name, _)| work_at(known, name)).sum();
     // Twice its part of the work, if there are many; most of it, if there are two.
     own >= all * (2.0 / count as f64).clamp(MOST, 0.7)
-}
-
-/// All servers of a kind are busy for nearly all of the time, with several operations at once.
-fn limit(explanation: &Explanation, known: &Known<'_>) -> Option<Finding> {
-    let first = known.named.first().filter(|first| is_work(first.stage) && !stands_out(&first.suspect))?;
-    let Place::TracedNode(node) = first.place else { return None };
-    let number = |node: usize| known.analysis.merged.nodes[node].server.map(ServerId);
-    let role = number(node)?.role();
-    let alike =
-        known.work.iter().filter_map(|(node, seconds)| Some((number(*node)?, *seconds))).filter(|(server, _)| server.role() == role);
-    let (indexes, shares): (Vec<usize>, Vec<f64>) = alike.map(|(server, s)| (server.index(), explanation.wall.share(s))).unzip();
-    let least = shares.iter().copied().fold(1.0, f64::min);
-    let are_all = indexes.iter().max().is_some_and(|last| *last < indexes.len());
-    (are_all && indexes.len() > 1 && least >= FULL && explanation.wall.at_once >= FEW).then(|| {
-        let kind = if role == ServerRole::Data { "data" } else { "metadata" };
-        let sentence = format!(
-            "Nothing is wrong: all {} {kind} servers are busy alike, each for at least {:.0} % of the time on the wall, most of all with {}: \
-             this is near the limit of this hardware",
-            indexes.len(),
-            least * 100.0,
-            first.stage.title()
-        );
-        Finding::new(Cause::Limit, least, sentence, "Do: add servers of this kind (`weft up`), or faster ones")
-    })
-}
-
-fn small_pieces(explanation: &Explanation, known: &Known<'_>) -> Option<Finding> {
-    let Pieces { count, bytes, dur_ns } = signs::pieces(known.operations);
-    let part = dur_ns as f64 / 1e9 / explanation.seconds.max(f64::MIN_POSITIVE);
-    (count >= PIECES_MIN && bytes / count < SMALL_BYTES && part > MOST).then(|| {
-        let share = explanation.wall.share(explanation.wall.busy_seconds) * part;
-        let sentence = format!(
-            "Small pieces: {count} reads and writes of {:.1} KiB on the mean take {:.0} % of the operations' time",
-            bytes as f64 / count as f64 / 1024.0,
-            part * 100.0
-        );
-        let advice = "Do: read and write more at once (buffers of 1 MiB), or hand many pieces over together (`readv`, collective MPI-IO)";
-        Finding::new(Cause::SmallPieces, share, sentence, advice)
-    })
-}
-
-fn few(explanation: &Explanation, known: &Known<'_>) -> Option<Finding> {
-    let wall = &explanation.wall;
-    let servers = known.analysis.merged.nodes.iter().filter(|node| node.server.is_some());
-    let most = servers.map(|node| work_at(known, &node.name)).fold(0.0, f64::max) / wall.busy_seconds.max(f64::MIN_POSITIVE);
-    (wall.at_once < FEW && most < MOST).then(|| {
-        let sentence = format!(
-            "Too few requests in flight: {:.1} operations were under way at once, and no server worked on them for more than {:.0} % of that \
-             time",
-            wall.at_once,
-            most * 100.0
-        );
-        let advice = "Do: ask for more at once (more processes or threads, asynchronous calls): the servers have room";
-        Finding::new(Cause::FewInFlight, wall.share(wall.busy_seconds) * (1.0 - most), sentence, advice)
-    })
-}
-
-/// Seconds that operations spend at work of this server.
-fn work_at(known: &Known<'_>, name: &str) -> f64 {
-    let here = known.named.iter().filter(|named| is_work(named.stage) && named.suspect.place == name);
-    here.map(|named| named.suspect.seconds).sum()
 }
 
 /// What to look at next.

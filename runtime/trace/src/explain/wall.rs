@@ -96,7 +96,7 @@ impl Analysis<'_> {
 
 /// Time that any of some intervals covers.
 #[derive(Default)]
-struct Union {
+pub(super) struct Union {
     /// Not yet counted.
     pending: Vec<(i64, i64)>,
     counted_ns: u64,
@@ -108,7 +108,7 @@ struct Union {
 const PENDING: usize = 1 << 12;
 
 impl Union {
-    fn add(&mut self, from: i64, to: i64) {
+    pub(super) fn add(&mut self, from: i64, to: i64) {
         self.pending.push((from, to));
     }
 
@@ -129,7 +129,7 @@ impl Union {
         }
     }
 
-    fn end(mut self) -> u64 {
+    pub(super) fn end(mut self) -> u64 {
         self.settle(i64::MAX);
         self.counted_ns
     }

@@ -3,8 +3,12 @@
 //! first. What needs no root is in `verdicts.rs`; what the machine has not is skipped by name.
 //! Ratios and names only: the machine may be busy.
 
+mod crowds;
+mod disks;
+mod links;
+mod mounts;
+
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -13,14 +17,13 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use serde_json::Value;
-use weft_system_tests::verdict::{Limited, OwnDisk, Round, told_of};
+use weft_system_tests::verdict::{Limited, Round, told_of};
 use weft_system_tests::{FileSystem, Need, available};
 
 /// They want the machine.
 static ALONE: Mutex<()> = Mutex::new(());
 
 const SHAPE: [&str; 4] = ["--meta", "2", "--data", "2"];
-const DISKS: [&str; 3] = ["disk_no_seek", "disk_near", "disk_far"];
 
 fn files(dir: &Path, number: u32) {
     let path = dir.join(format!("f{}", number % 8));
@@ -32,10 +35,9 @@ fn names(dir: &Path, number: u32) {
     let _ = File::create(&path).and_then(|_| fs::remove_file(&path));
 }
 
-fn synced(dir: &Path, number: u32) {
-    let written =
-        File::create(dir.join(format!("s{}", number % 8))).and_then(|mut file| file.write_all(&[7; 65_536]).and_then(|()| file.sync_all()));
-    let _ = written;
+/// In the directory above, where `meta0` is asked.
+fn names_above(dir: &Path, number: u32) {
+    names(dir.parent().expect("the mount"), number + dir.as_os_str().len() as u32);
 }
 
 /// The first finding of one of these causes, at this place, in one of these stages; empty: any.
@@ -83,9 +85,7 @@ fn a_data_server_with_a_quota() {
 #[test]
 #[ignore = "a campaign: what else the machine does can come first in a verdict"]
 fn a_metadata_server_with_a_quota() {
-    quota("a_metadata_server_with_a_quota", "meta0", |dir, number| {
-        names(dir.parent().expect("the mount"), number + dir.as_os_str().len() as u32)
-    });
+    quota("a_metadata_server_with_a_quota", "meta0", names_above);
 }
 
 #[test]
@@ -104,8 +104,9 @@ struct Hogs(Vec<Child>);
 impl Hogs {
     fn on(processor: &str, count: usize) -> Hogs {
         let hog = |_| {
+            // Others can go elsewhere; who is bound to this processor gets little of it.
             Command::new("setsid")
-                .args(["taskset", "-c", processor, "sh", "-c", "while :; do :; done"])
+                .args(["nice", "-n", "-10", "taskset", "-c", processor, "sh", "-c", "while :; do :; done"])
                 .spawn()
                 .expect("setsid is installed")
         };
@@ -122,21 +123,32 @@ impl Drop for Hogs {
     }
 }
 
+/// Of this server alone, if there is more than this processor for all others.
+fn taken(name: &str, server: &str, round: Round) {
+    test(name, &[Need::Root, Need::Programs(&["taskset", "setsid", "nice"])], &SHAPE, |fs| {
+        let pid = fs.pid(server).expect("it runs").to_string();
+        weft_system_tests::ok(Command::new("taskset").args(["-a", "-c", "-p", "0", &pid]));
+        let told = during(fs, round, || Hogs::on("0", 4));
+        assert_named(&told, &["processor"], server, &["processor"]);
+    });
+}
+
 #[test]
 #[ignore = "a campaign: what else the machine does can come first in a verdict"]
 fn a_processor_that_others_take() {
-    test("a_processor_that_others_take", &[Need::Programs(&["taskset", "setsid"])], &SHAPE, |fs| {
-        let pid = fs.pid("data1").expect("it runs").to_string();
-        weft_system_tests::ok(Command::new("taskset").args(["-a", "-c", "-p", "0", &pid]));
-        let told = during(fs, files, || Hogs::on("0", 12));
-        assert_named(&told, &["processor"], "data1", &["processor"]);
-    });
+    taken("a_processor_that_others_take", "data1", files);
+}
+
+#[test]
+#[ignore = "a campaign: what else the machine does can come first in a verdict"]
+fn a_processor_of_a_metadata_server_that_others_take() {
+    taken("a_processor_of_a_metadata_server_that_others_take", "meta0", names_above);
 }
 
 fn frozen(name: &str, server: &str, round: Round) {
     test(name, &[Need::ControlGroup("freezer")], &SHAPE, |fs| {
         let limited = Limited::new("freezer", fs.pid(server).expect("it runs"), &[]);
-        let told = told_of(fs, (4, "1.5"), round, |goes_on| {
+        let told = told_of(fs, (4, "2.5"), round, |goes_on| {
             goes_on(Duration::from_millis(500));
             limited.set("freezer.state", "FROZEN");
             goes_on(Duration::from_millis(2000));
@@ -155,9 +167,7 @@ fn a_frozen_data_server() {
 #[test]
 #[ignore = "a campaign: what else the machine does can come first in a verdict"]
 fn a_frozen_metadata_server() {
-    frozen("a_frozen_metadata_server", "meta0", |dir, number| {
-        names(dir.parent().expect("the mount"), number + dir.as_os_str().len() as u32)
-    });
+    frozen("a_frozen_metadata_server", "meta0", names_above);
 }
 
 /// It dies while it is recorded, and nobody starts it again.
@@ -184,99 +194,7 @@ fn a_dead_data_server() {
 #[test]
 #[ignore = "a campaign: what else the machine does can come first in a verdict"]
 fn a_dead_metadata_server() {
-    killed("a_dead_metadata_server", "meta0", |dir, number| names(dir.parent().expect("the mount"), number + dir.as_os_str().len() as u32));
-}
-
-/// With the store of this server on a disk of its own.
-fn with_disk(
-    name: &str,
-    needs: &[Need],
-    (server, round): (&str, Round),
-    more: &[&str],
-    assert: impl FnOnce(&[Value]),
-    fault: impl FnOnce(&FileSystem, &OwnDisk) -> Option<Limited>,
-) {
-    if !available(name, &[&[Need::Fuse, Need::LoopDevice], needs].concat()) {
-        return;
-    }
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let fs = FileSystem::prepare();
-    let place = fs.path("tmpfs");
-    fs::create_dir(&place).expect("a folder");
-    weft_system_tests::ok(Command::new("mount").args(["-t", "tmpfs", "-o", "size=400m", "disk"]).arg(&place));
-    fs.start(&[&SHAPE[..], more].concat());
-    weft_system_tests::ok(weft_system_tests::weft().args(["down", "--state"]).arg(fs.state()));
-    let disk = OwnDisk::of(&fs, server, &place, 256);
-    fs.start_mounted(&[]);
-    let held = fault(&fs, &disk);
-    let told = told_of(&fs, (4, "2"), round, |_| ());
-    drop(held);
-    assert(&told);
-}
-
-fn throttled(fs: &FileSystem, disk: &OwnDisk, server: &str, key: &str, value: u32) -> Option<Limited> {
-    let value = format!("{} {value}", disk.device());
-    Some(Limited::new("blkio", fs.pid(server).expect("it runs"), &[(key, &value)]))
-}
-
-#[test]
-#[ignore = "a campaign: what else the machine does can come first in a verdict"]
-fn a_throttled_disk_of_a_data_server() {
-    let is_named = |told: &[Value]| assert_named(told, &["disk"], "data1", &[&DISKS[..], &["journal"]].concat());
-    with_disk(
-        "a_throttled_disk_of_a_data_server",
-        &[Need::ControlGroup("blkio")],
-        ("data1", synced),
-        &["--durability", "sync"],
-        is_named,
-        |fs, disk| throttled(fs, disk, "data1", "blkio.throttle.write_iops_device", 20),
-    );
-}
-
-#[test]
-#[ignore = "a campaign: what else the machine does can come first in a verdict"]
-fn a_throttled_disk_of_a_journal() {
-    let is_named = |told: &[Value]| assert_named(told, &["disk"], "meta0", &["journal"]);
-    let round: Round = |dir, number| names(dir.parent().expect("the mount"), number + dir.as_os_str().len() as u32);
-    with_disk(
-        "a_throttled_disk_of_a_journal",
-        &[Need::ControlGroup("blkio")],
-        ("meta0", round),
-        &["--durability", "sync"],
-        is_named,
-        |fs, disk| throttled(fs, disk, "meta0", "blkio.throttle.write_iops_device", 20),
-    );
-}
-
-#[test]
-#[ignore = "a campaign: what else the machine does can come first in a verdict"]
-fn a_throttled_disk_that_is_read() {
-    let is_named = |told: &[Value]| assert_named(told, &["disk"], "data1", &DISKS);
-    with_disk("a_throttled_disk_that_is_read", &[Need::ControlGroup("blkio")], ("data1", files), &["--direct-io"], is_named, |fs, disk| {
-        throttled(fs, disk, "data1", "blkio.throttle.read_iops_device", 20)
-    });
-}
-
-fn full(name: &str, server: &str, round: Round) {
-    with_disk(
-        name,
-        &[],
-        (server, round),
-        &[],
-        |told| assert_named(told, &["disk_full"], server, &[]),
-        |_, disk| {
-            disk.fill();
-            None
-        },
-    );
-}
-
-#[test]
-#[ignore = "a campaign: what else the machine does can come first in a verdict"]
-fn a_full_disk_of_a_data_server() {
-    full("a_full_disk_of_a_data_server", "data1", |dir, number| {
-        let _ = fs::write(dir.join(format!("f{number}")), vec![7; 4 << 20]);
-    });
+    killed("a_dead_metadata_server", "meta0", names_above);
 }
 
 /// Another mount holds the lock all the time.

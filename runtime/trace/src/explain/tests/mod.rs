@@ -1,6 +1,7 @@
 //! A synthetic cluster whose every delay is known.
 
 mod cluster;
+mod unseen;
 mod verdicts;
 
 use weft_wire::Op;
