@@ -147,6 +147,8 @@ statuses! {
     BeingWritten = 55, 26, "somebody has the file open for writing";
     /// The user has as much as he may have (EDQUOT).
     QuotaExceeded = 56, 122, "the quota of the user is used up";
+    /// What a client kept of a file (delayed writes) counts as not written.
+    WritesLost = 60, 5, "what was written last is lost: the server had not heard of this client for too long when others asked for the file";
     /// A status of a newer version.
     Unknown = 65535, 5, "an error that this version does not know";
 }
@@ -169,7 +171,16 @@ impl Status {
     /// True if something is broken, full or gone, as opposed to an answer that programs expect:
     /// worth the last moments of a flight recorder.
     pub fn is_server_error(self) -> bool {
-        matches!(self, Status::Io | Status::NoSpace | Status::TimedOut | Status::Unreachable | Status::BadMessage | Status::StaleRequest)
+        matches!(
+            self,
+            Status::Io
+                | Status::NoSpace
+                | Status::WritesLost
+                | Status::TimedOut
+                | Status::Unreachable
+                | Status::BadMessage
+                | Status::StaleRequest
+        )
     }
 }
 

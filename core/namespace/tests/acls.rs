@@ -50,7 +50,8 @@ fn mode(m: &Machine, handle: Handle) -> u32 {
 }
 
 fn open_as(m: &mut Machine, who: &Credentials, handle: Handle, rights: Rights) -> Result<()> {
-    let request = OpenRequest { handle, rights, truncate: false, open_sequence: 1, who: who.clone(), judged: None, inline: None };
+    let request =
+        OpenRequest { handle, rights, truncate: false, open_sequence: 1, who: who.clone(), judged: None, inline: None, content: None };
     m.change(|state, cx, record| state.prepare_open(cx, &request, record)).map(drop)
 }
 

@@ -65,6 +65,7 @@ fn an_open_is_checked_also_if_another_user_of_the_client_has_the_file_open() {
             who: who.clone(),
             judged: None,
             inline: None,
+            content: None,
         };
         m.change(|state, cx, record| state.prepare_open(cx, &request, record))
     };

@@ -58,8 +58,16 @@ fn who_asks_for_it_waits_and_its_client_is_asked_back() {
     assert!(m.state.peek(handle).unwrap().flags.is_delayed() && m.state.take_asked_back().is_empty());
     as_other(&mut m, |m| {
         let lookup = LookupRequest { at: at(ROOT_HANDLE), name: name("f"), who: ROOT };
-        let truncates =
-            OpenRequest { handle, rights: Rights::WRITE, truncate: true, open_sequence: 1, who: ROOT, judged: None, inline: None };
+        let truncates = OpenRequest {
+            handle,
+            rights: Rights::WRITE,
+            truncate: true,
+            open_sequence: 1,
+            who: ROOT,
+            judged: None,
+            inline: None,
+            content: None,
+        };
         let waits = |m: &mut Machine, outcome: Result<()>| {
             assert_eq!(outcome, Err(Status::Busy));
             assert_eq!(m.state.take_asked_back(), [(ME, handle)]);
@@ -202,6 +210,7 @@ fn the_right_ends_with_who_hears_nothing() {
         who: ROOT,
         judged: None,
         inline: None,
+        content: None,
     };
     let refused = m.change(|state, cx, record| state.prepare_open(cx, &again, record));
     assert_eq!(refused.map(drop), Err(Status::CapabilityRefused));

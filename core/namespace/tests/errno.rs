@@ -124,8 +124,16 @@ fn mode_bits_rule_names() {
     assert!(m.look(|state, cx| state.readdir(cx, &list(&owner))).is_ok());
     assert_eq!(m.look(|state, cx| state.readdir(cx, &list(&other))), Err(Status::AccessDenied));
     let file = m.lookup(dir, "f").unwrap();
-    let open =
-        |rights| OpenRequest { handle: file, rights, truncate: false, open_sequence: 1, who: other.clone(), judged: None, inline: None };
+    let open = |rights| OpenRequest {
+        handle: file,
+        rights,
+        truncate: false,
+        open_sequence: 1,
+        who: other.clone(),
+        judged: None,
+        inline: None,
+        content: None,
+    };
     m.client = weft_base::ClientId(2);
     for rights in [Rights::READ, Rights::WRITE] {
         let refused = m.change(|state, cx, record| state.prepare_open(cx, &open(rights), record));
@@ -439,6 +447,7 @@ fn names_are_found_together_as_alone() {
                 who: who.clone(),
                 judged: None,
                 inline: None,
+                content: None,
             };
             let opened = m.look(|state, cx| state.prepare_open(cx, &wanted, &mut Record::default()));
             assert_eq!(read, opened.ok().map(|opened| opened.capability), "{name:?}");

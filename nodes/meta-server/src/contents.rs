@@ -20,7 +20,9 @@ use weft_namespace::{ContentPlace, Inode, MovePlan, Record, RequestContext, Stat
 use weft_rt::{Bulk, Disk, FileId, PeerId, ServerRuntime, join_all};
 use weft_serving::{ServerError, Service, find_container, make_container};
 use weft_store::objects::{BLOCK_BYTES, CONTAINER_HEADER_BYTES};
-use weft_wire::ops::{FoundContent, LookupManyReply, LookupManyRequest, Piece, ReadInlineReply, ReadInlineRequest, WriteRequest};
+use weft_wire::ops::{
+    FoundContent, LookupManyReply, LookupManyRequest, OpenReply, Piece, ReadInlineReply, ReadInlineRequest, WriteRequest,
+};
 use weft_wire::{BULK_BYTES_MAX, Header, Op, Rights, Wire};
 
 use crate::MetaServerConfig;
@@ -206,6 +208,21 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             }
         };
         Ok(Step::Answer(ReadInlineReply { content }.to_bytes(), 0))
+    }
+
+    /// The answer to an open that was made, with all bytes of the file. What is remembered of it
+    /// for a repetition is without them: its client asks for them then.
+    pub(crate) fn answer_with_content(self: &Rc<Self>, peer: PeerId, header: &Header, reply: OpenReply) -> Step {
+        let (this, read) = (Rc::clone(self), Rc::clone(self).read_stored(vec![reply.state.attr.handle]));
+        self.start_question_with_bulk(peer, header, async move {
+            let content = read.await.ok().and_then(|mut contents| contents.pop().flatten()).unwrap_or_default();
+            // Attributes may be told that no journal has yet.
+            if !this.settle().await {
+                return Err(Status::Io);
+            }
+            let content_bytes = (!content.is_empty()).then_some(content.len() as u32);
+            Ok((OpenReply { content_bytes, ..reply }.to_bytes(), Payload::Real(content)))
+        })
     }
 
     /// Names, with the contents of files among them that are here, as far as a message holds them.

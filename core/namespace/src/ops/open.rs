@@ -91,7 +91,7 @@ impl State {
                 record.changes.push(Change::PutInode { handle, inode: Inode { flags, ..inode } });
             }
         }
-        Ok(OpenReply { state: self.file_state(cx, handle, inode), capability: cx.capability(handle, rights) })
+        Ok(OpenReply { state: self.file_state(cx, handle, inode), capability: cx.capability(handle, rights), content_bytes: None })
     }
 }
 

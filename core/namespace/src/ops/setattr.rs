@@ -181,7 +181,11 @@ impl State {
             changed.flags = written_with(changed.flags, rights);
         }
         record.open = Some(OpenChange::Open { client: cx.client, handle, rights, sequence: request.open_sequence });
-        let opened = |inode: &Inode| OpenReply { state: self.file_state(cx, handle, inode), capability: cx.capability(handle, rights) };
+        let opened = |inode: &Inode| OpenReply {
+            state: self.file_state(cx, handle, inode),
+            capability: cx.capability(handle, rights),
+            content_bytes: None,
+        };
         let result = match plan {
             Some(()) => SizePlan::Truncate(opened(&truncated(&changed))),
             None => SizePlan::Done(opened(&changed)),

@@ -87,7 +87,8 @@ impl Machine {
     }
 
     pub fn open(&mut self, handle: Handle, rights: Rights, sequence: u64) -> Result<OpenReply> {
-        let request = OpenRequest { handle, rights, truncate: false, open_sequence: sequence, who: ROOT, judged: None, inline: None };
+        let request =
+            OpenRequest { handle, rights, truncate: false, open_sequence: sequence, who: ROOT, judged: None, inline: None, content: None };
         self.change(|state, cx, record| state.prepare_open(cx, &request, record))
     }
 

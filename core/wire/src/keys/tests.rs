@@ -106,7 +106,16 @@ fn a_key_that_only_reads_changes_nothing() {
         assert_eq!(access.check_operation(op), Ok(()), "{op:?}");
     }
     let open = |rights| {
-        Request::Open(OpenRequest { handle: Handle(3), rights, truncate: false, open_sequence: 1, who: who(7), judged: None, inline: None })
+        Request::Open(OpenRequest {
+            handle: Handle(3),
+            rights,
+            truncate: false,
+            open_sequence: 1,
+            who: who(7),
+            judged: None,
+            inline: None,
+            content: None,
+        })
     };
     assert_eq!(access.check_request(&mut open(Rights::READ), nothing), Ok(()));
     assert_eq!(access.check_request(&mut open(Rights::READ.with(Rights::WRITE)), nothing), Err(Status::KeyReadsOnly));

@@ -100,6 +100,9 @@ wire_struct! {
             /// The client knows by [`ReadInlineRequest`] to read what is not at data servers. Who
             /// does not say so finds it there.
             2 pub inline: bool,
+            /// The client wants all bytes with the answer, if it gets them by [`ReadInlineRequest`]
+            /// otherwise.
+            4 pub content: bool,
         }
     }
 
@@ -109,6 +112,10 @@ wire_struct! {
         pub state: FileState,
         /// For the data servers.
         pub capability: Capability,
+        optional {
+            /// The bulk data is so many bytes, all that is in the file at this moment.
+            2 pub content_bytes: u32,
+        }
     }
 
     /// What a client has written to a file since it opened it or last reported.

@@ -74,7 +74,7 @@ impl<R: Runtime> Client<R> {
                 // What is lost is closed all the same.
                 Err(error) if error.status == Status::CapabilityRefused => {
                     let closed = Box::pin(self.close(files[index].clone())).await;
-                    results[index] = closed.and(Err(Error { status: Status::Io, ..error }));
+                    results[index] = closed.and(Err(Error { status: Status::WritesLost, ..error }));
                 }
                 outcome => results[index] = outcome,
             }

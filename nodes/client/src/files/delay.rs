@@ -46,8 +46,12 @@ impl OpenInode {
     pub(super) fn must_leave(&self) -> bool {
         self.is_delayed() && {
             let state = self.lock();
-            state.delayed.is_leaving() || state.writers > 0 && matches!(state.delayed, Delayed::Here(_))
+            state.delayed.is_leaving() || state.writers > 0 && state.delayed.may_close()
         }
+    }
+
+    fn is_closing(&self) -> bool {
+        matches!(self.lock().delayed, Delayed::Closing(_))
     }
 
     /// All bytes of the file, if they are with this client only.
@@ -106,7 +110,7 @@ impl OpenInode {
         let mut state = self.lock();
         match std::mem::take(&mut state.delayed) {
             Delayed::Nothing => None,
-            Delayed::Here(content) | Delayed::Leaving(content) | Delayed::Refused(content) => {
+            Delayed::Here(content) | Delayed::Closing(content) | Delayed::Leaving(content) | Delayed::Refused(content) => {
                 let leaves = (Bytes::copy_from_slice(&content.bytes), content.mtime_epoch, content.session);
                 state.delayed = Delayed::Leaving(content);
                 Some(leaves)
@@ -139,7 +143,7 @@ impl OpenInode {
 
     /// The outcome of a close with all that was kept here, for [`OpenInode::end_report`].
     pub(super) fn end_delayed_close(&self, state: &mut State, outcome: std::result::Result<(), Status>) {
-        let Delayed::Leaving(content) = std::mem::take(&mut state.delayed) else { return };
+        let Delayed::Closing(content) = std::mem::take(&mut state.delayed) else { return };
         match outcome {
             Ok(()) if !content.bytes.is_empty() => self.is_inline.store(true, Ordering::Release),
             Ok(()) => {}
@@ -155,12 +159,13 @@ impl OpenInode {
 impl State {
     /// What goes with a report that ends writing: all that is kept here.
     pub(super) fn take_delayed(&mut self) -> Option<Bytes> {
-        if self.writers > 0 || !matches!(self.delayed, Delayed::Here(_)) {
+        if self.writers > 0 || !self.delayed.may_close() {
             return None;
         }
-        let Delayed::Here(content) = std::mem::take(&mut self.delayed) else { return None };
+        // One that is closing already was given up on its way.
+        let (Delayed::Here(content) | Delayed::Closing(content)) = std::mem::take(&mut self.delayed) else { return None };
         let bytes = Bytes::copy_from_slice(&content.bytes);
-        self.delayed = Delayed::Leaving(content);
+        self.delayed = Delayed::Closing(content);
         Some(bytes)
     }
 
@@ -187,20 +192,24 @@ impl<R: Runtime> Client<R> {
     /// Brings what is delayed of a file to data servers, where it stays.
     ///
     /// # Errors
-    /// As [`Client::write`]; [`Status::Io`] if this client was not heard of for so long that others
-    /// were told that nothing had been written.
+    /// As [`Client::write`]; [`Status::WritesLost`] if this client was not heard of for so long
+    /// that others were told that nothing had been written.
     pub(super) async fn stop_delaying(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
         if !inode.is_delayed() {
             return Ok(());
         }
         Box::pin(async {
+            if inode.is_closing() {
+                // Where it goes will be known then.
+                drop(self.enter(inode).await);
+            }
             let _turn = inode.leaves.enter().await;
             let Some((bytes, mtime_epoch, session)) = inode.begin_leaving() else { return Ok(()) };
             let outcome = match self.may_bring(flow, inode, session).await {
                 Ok(true) => self.bring(flow, inode, &bytes, mtime_epoch).await,
                 Ok(false) => {
                     inode.lose_delayed();
-                    return Err(flow.error(Status::Io));
+                    return Err(flow.error_at(Status::WritesLost, inode.handle.server()));
                 }
                 Err(error) => Err(error),
             };
@@ -225,7 +234,8 @@ impl<R: Runtime> Client<R> {
         }
         let ticket = self.inner.opens.begin();
         let (handle, open_sequence, rights) = (inode.handle, ticket.sequence, Rights::WRITE.with(Rights::DELAY));
-        let request = OpenRequest { handle, rights, truncate: false, open_sequence, who: RENEWAL, judged: None, inline: None };
+        let request =
+            OpenRequest { handle, rights, truncate: false, open_sequence, who: RENEWAL, judged: None, inline: None, content: None };
         match self.call(flow, server, &request).await {
             Ok(reply) => {
                 self.inner.opens.renewed(&ticket, inode, rights, reply.capability);

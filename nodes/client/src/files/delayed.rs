@@ -3,7 +3,7 @@
 //! server keeps, it is brought to stable storage, others ask for it) brings it to data servers.
 //!
 //! ```text
-//!   made ──▶ Here ── closed ──▶ Leaving ── taken in ──▶ Nothing (it is inline)
+//!   made ──▶ Here ── closed ──▶ Closing ── taken in ──▶ Nothing (it is inline)
 //!             │ ▲                  │  │
 //!   it grows, │ └── not heard ─────┘  │ not taken in
 //!   is asked  ▼                       ▼
@@ -22,7 +22,9 @@ pub(super) enum Delayed {
     Nothing,
     /// All that was written to it.
     Here(Content),
-    /// The same, on its way to servers; nothing is added.
+    /// The same, on its way with a close, for which the gate of the file is held.
+    Closing(Content),
+    /// The same, on its way to data servers.
     Leaving(Content),
     /// The same, and it must go to data servers: others ask for the file, or the server of its
     /// inode does not take it in.
@@ -57,22 +59,27 @@ impl Delayed {
     pub(super) fn content(&self) -> Option<&Content> {
         match self {
             Delayed::Nothing => None,
-            Delayed::Here(content) | Delayed::Leaving(content) | Delayed::Refused(content) => Some(content),
+            Delayed::Here(content) | Delayed::Closing(content) | Delayed::Leaving(content) | Delayed::Refused(content) => Some(content),
         }
     }
 
     /// True if more may be kept here as long as the file is open for writing.
     pub(super) fn needs_right(&self) -> bool {
-        matches!(self, Delayed::Here(_) | Delayed::Leaving(_))
+        matches!(self, Delayed::Here(_) | Delayed::Closing(_) | Delayed::Leaving(_))
     }
 
     /// What a close that is on its way has to find at its server: nothing but that is not told
     /// again.
     pub(super) fn rights_on_the_way(&self) -> Rights {
         match self {
-            Delayed::Leaving(_) => Rights::WRITE.with(Rights::DELAY),
+            Delayed::Closing(_) => Rights::WRITE.with(Rights::DELAY),
             _ => Rights::default(),
         }
+    }
+
+    /// True if it may go with a close, or does.
+    pub(super) fn may_close(&self) -> bool {
+        matches!(self, Delayed::Here(_) | Delayed::Closing(_))
     }
 
     /// True if it is on its way to data servers, or should be.

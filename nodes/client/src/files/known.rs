@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use weft_base::{Attr, Credentials, FileKind, Handle, MODE_INLINE, SECOND, ServerId};
 use weft_call::run_window;
 use weft_rt::Runtime;
@@ -64,6 +65,15 @@ impl<R: Runtime> Client<R> {
     pub(super) async fn announce_inode(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
         let _passage = self.enter(inode).await;
         if inode.is_unannounced() { self.renew_inside(flow, inode).await } else { Ok(()) }
+    }
+
+    /// Announces a file whose content its server has, and gives that, if it is not announced.
+    pub(super) async fn announce_to_read(&self, flow: Flow, inode: &OpenInode) -> Result<Option<Bytes>> {
+        if !inode.is_unannounced() {
+            return Ok(None);
+        }
+        let _passage = self.enter(inode).await;
+        if inode.is_unannounced() { self.renew_with_content(flow, inode, Some(true)).await } else { Ok(None) }
     }
 
     /// Before this client says that it has heard a notice: announces what it may be about.

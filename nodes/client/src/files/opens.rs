@@ -10,7 +10,7 @@ use bytes::Bytes;
 use weft_base::{Attr, Credentials, FileKind, Handle, Status, check_name};
 use weft_call::{both, run_window};
 use weft_layout::{FILE_BYTES_MAX, local_bytes};
-use weft_rt::{FaultPoint, Runtime};
+use weft_rt::{Bulk, FaultPoint, Runtime};
 use weft_wire::ops::{CreateReply, CreateRequest, DirTarget, Judged, ObjectSyncRequest, OpenRequest, SyncMetaRequest};
 use weft_wire::{LeaseScope, Rights};
 
@@ -241,7 +241,7 @@ impl<R: Runtime> Client<R> {
             let asked = self.asking();
             let (open_sequence, who, judged) = (ticket.sequence, who.clone(), judged.clone());
             let inline = (!truncate && !rights.contains(Rights::WRITE)).then_some(true);
-            let request = OpenRequest { handle, rights, truncate, open_sequence, who, judged, inline };
+            let request = OpenRequest { handle, rights, truncate, open_sequence, who, judged, inline, content: None };
             let reply = match self.call(flow, server, &request).await {
                 Err(error) if error.status == Status::OthersWrite && rights.contains(Rights::APPEND) => {
                     rights = rights.without(Rights::APPEND);
@@ -441,6 +441,11 @@ impl<R: Runtime> Client<R> {
     /// Opens again what is open here, for a new capability. The caller is inside the gate of the
     /// file.
     pub(super) async fn renew_inside(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+        self.renew_with_content(flow, inode, None).await.map(drop)
+    }
+
+    /// The same; with `content` all bytes of the file too, if its server has them.
+    pub(super) async fn renew_with_content(&self, flow: Flow, inode: &OpenInode, content: Option<bool>) -> Result<Option<Bytes>> {
         let (rights, who) = inode.renewal();
         if rights == Rights::default() {
             return Err(flow.error(Status::CapabilityExpired));
@@ -450,10 +455,10 @@ impl<R: Runtime> Client<R> {
         let ticket = self.inner.opens.begin();
         let (handle, open_sequence) = (inode.handle, ticket.sequence);
         let inline = inode.is_inline().then_some(true);
-        let request = OpenRequest { handle, rights, truncate: false, open_sequence, who, judged: None, inline };
-        let reply = self.call(flow, server, &request).await?;
+        let request = OpenRequest { handle, rights, truncate: false, open_sequence, who, judged: None, inline, content };
+        let (reply, bulk) = self.call_with_bulk(flow, server, &request, Bulk::None).await?;
         self.inner.opens.renewed(&ticket, inode, rights, reply.capability);
-        Ok(())
+        Ok(reply.content_bytes.filter(|bytes| u64::from(*bytes) == bulk.len()).map(|_| bulk.to_bytes()))
     }
 }
 

@@ -117,6 +117,9 @@ impl<R: Runtime> Client<R> {
             return Ok(None);
         }
         Box::pin(async {
+            if let Some(content) = self.announce_to_read(flow, inode).await? {
+                return Ok(Some(content));
+            }
             let server = self.owner(flow, inode.handle).await?;
             let reply = self.with_capability(flow, inode, Rights::READ, async |capability| {
                 self.call(flow, server, &ReadInlineRequest { capability }).await

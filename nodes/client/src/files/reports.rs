@@ -26,7 +26,7 @@ impl<R: Runtime> Client<R> {
                 self.report_inside(flow, inode).await
             };
             match outcome {
-                Err(error) if error.status == Status::CapabilityRefused => lost = Err(Error { status: Status::Io, ..error }),
+                Err(error) if error.status == Status::CapabilityRefused => lost = Err(Error { status: Status::WritesLost, ..error }),
                 outcome if !inode.must_leave() => return outcome.and(lost),
                 _ => {}
             }

@@ -57,10 +57,16 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             return Err(Status::Busy);
         }
         if !request.truncate {
-            return self.local(header, |state, cx, record| {
+            let mut opened = None;
+            let step = self.local(header, |state, cx, record| {
                 let reply = state.prepare_open(cx, &request, record)?;
                 self.check_room_for(Op::Open, record)?;
+                opened = (request.content == Some(true) && reply.state.attr.is_inline()).then(|| reply.clone());
                 Ok(reply)
+            })?;
+            return Ok(match opened {
+                Some(reply) => self.answer_with_content(peer, header, reply),
+                None => step,
             });
         }
         self.check_appended(header.request.client, request.handle)?;

@@ -80,6 +80,27 @@ fn a_small_file_is_one_message_and_a_share_of_one() {
     }
 }
 
+/// Behind a look-up one message opens and reads it, where its name is under a lease.
+#[test]
+fn a_small_file_is_read_with_two_messages() {
+    let world = world();
+    world.alone(0, |mount| async move {
+        for number in 0..20 {
+            closed(&mount, &format!("f{number}"), &content(1)).await;
+        }
+    });
+    world.sim.run_for(SECOND);
+    let requests = world.alone(1, |mount| async move {
+        let before = mount.posix.stats().requests;
+        for number in 0..20 {
+            assert_eq!(seen(&mount, &format!("f{number}")).await.1, content(1));
+        }
+        mount.posix.stats().requests - before
+    });
+    // Notices are asked for now and then, and closes go together.
+    assert!((40..=50).contains(&requests), "{requests} requests");
+}
+
 /// Of many sizes, some of which do not stay.
 #[test]
 fn every_size_is_seen_at_once_through_both_mounts() {
@@ -249,7 +270,7 @@ fn a_restart_of_its_server_loses_nothing() {
             world.alone(0, move |mount| async move { mount.release(file.opened.number).await });
         }
         assert!(check_seen(&world, "kept", &content(2)).is_inline());
-        assert!(world.mounts[0].lines().iter().all(|line| !line.contains("input/output")), "{:?}", world.mounts[0].lines());
+        assert!(world.mounts[0].lines().iter().all(|line| !line.contains("is lost")), "{:?}", world.mounts[0].lines());
     }
 }
 
@@ -293,11 +314,11 @@ fn a_silent_mount_does_not_overwrite_what_came_after() {
                 mount.release(file.opened.number).await;
                 synced
             });
-            assert_eq!(synced.map_err(|error| error.status), Err(Status::Io));
+            assert_eq!(synced.map_err(|error| error.status), Err(Status::WritesLost));
         }
         world.sim.run_for(10 * SECOND);
         check_seen(&world, "cut off", b"theirs");
-        assert!(world.mounts[0].lines().iter().any(|line| line.contains("input/output")), "{:?}", world.mounts[0].lines());
+        assert!(world.mounts[0].lines().iter().any(|line| line.contains("is lost")), "{:?}", world.mounts[0].lines());
     }
 }
 

@@ -166,6 +166,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
             who: who.clone(),
             judged: None,
             inline: Some(true),
+            content: Some(true),
         }),
         Request::Close(CloseRequest {
             handle,
@@ -340,7 +341,6 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
     let dir = DirChange { version: 3, time: weft_base::WallTime(4) };
     let left = LeftEntry { name: Bytes::from_static(b"left"), handle, kind: FileKind::Directory, why: Status::NotEmpty.code() };
     let found = FoundName { handle, kind, state: state_given.clone(), read: Some(about.capability(Rights::READ)) };
-    let delay_bytes = Some(4096);
     let mut all = vec![
         with_number(Op::Ping, &info.to_bytes()),
         with_number(Op::GetMap, &GetMapReply { map: map.clone(), name_key: NameKey([6; 16]) }.to_bytes()),
@@ -348,7 +348,7 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         with_number(Op::Lookup, &LookupReply { handle, kind, state: state_given.clone() }.to_bytes()),
         with_number(
             Op::Create,
-            &CreateReply { created: true, handle, kind, state: state_given.clone(), capability, dir, delay_bytes }.to_bytes(),
+            &CreateReply { created: true, handle, kind, state: state_given.clone(), capability, dir, delay_bytes: Some(9) }.to_bytes(),
         ),
         with_number(Op::Mkdir, &MkdirReply { state: state.clone(), dir }.to_bytes()),
         with_number(Op::Unlink, &UnlinkReply { handle, dir }.to_bytes()),
@@ -369,7 +369,7 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         with_number(Op::GiveNames, &GiveNamesReply { names: 256 }.to_bytes()),
         with_number(Op::GetAttr, &state.to_bytes()),
         with_number(Op::GetAttrMany, &GetAttrManyReply { states: vec![Ok(state.clone()), Err(Status::Stale)] }.to_bytes()),
-        with_number(Op::Open, &OpenReply { state, capability: about.capability(Rights::WRITE) }.to_bytes()),
+        with_number(Op::Open, &OpenReply { state, capability: about.capability(Rights::WRITE), content_bytes: Some(7) }.to_bytes()),
         with_number(Op::Readlink, &ReadlinkReply { target: Bytes::from_static(b"where") }.to_bytes()),
         with_number(Op::Strips, &StripsReply { strips: Bytes::from_static(b"strips:0:4096") }.to_bytes()),
         with_number(Op::ReadInline, &ReadInlineReply { content: Some(Bytes::from_static(b"content")) }.to_bytes()),
