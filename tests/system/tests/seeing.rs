@@ -102,7 +102,8 @@ fn two_recordings_in_one_folder_are_refused_and_a_damaged_file_is_left_out() {
     }
     let fs = FileSystem::mounted(&["--meta", "1", "--data", "1"]);
     let folder = fs.path("kept");
-    let keep = ["--seconds", "0.3", "--keep", folder.to_str().expect("a path of this test")];
+    // Long enough for a program that gets little of a busy machine.
+    let keep = ["--seconds", "2", "--keep", folder.to_str().expect("a path of this test")];
     let work = Work::begin(&fs, Duration::from_millis(20));
     let text = ok(weft().arg("explain").arg(fs.state()).args(keep));
     // The verdict comes before the tables, and how much of the time it is about.

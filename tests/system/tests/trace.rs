@@ -234,12 +234,16 @@ fn explain_records_a_running_file_system_by_itself() {
             make_files(&mnt, "work", 1);
         }
     });
-    let text = ok(weft().arg("explain").arg(fs.state()).args(["--seconds", "0.5", "--json"]));
+    let explain = |seconds: &&str| -> Value {
+        let text = ok(weft().arg("explain").arg(fs.state()).args(["--seconds", seconds, "--json"]));
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    };
+    // On a busy machine the program may not get a processor for half a second.
+    let explained = ["0.5", "3", "20"].iter().map(explain).find(|explained| explained["operations"].as_u64() > Some(10));
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     work.join().expect("no panic");
-    let explained: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let explained = explained.expect("the program works all the time");
     assert!(explained["covered"].as_f64().expect("a share") >= 0.95, "{explained}");
-    assert!(explained["operations"].as_u64() > Some(10), "{explained}");
     assert!(!fs.state().join("trace").exists(), "nothing is left behind");
     fs.down();
 }
