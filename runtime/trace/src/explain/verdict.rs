@@ -85,14 +85,14 @@ pub(super) fn verdicts(explanation: &Explanation, known: &Known<'_>) -> Vec<Find
         found.extend(of_programs.into_iter().flatten().take(2));
     }
     // A server that answers others is only slow: what is slow there says more than that it is. So
-    // does what is slow there for longer than it was silent, or a process stood still.
-    let answers = |name: &str| explanation.silent.iter().any(|silent| silent.server == name && silent.answers_others);
-    let is_why = |place: &Finding, one: &Finding| {
-        let share = if one.place.as_deref().is_some_and(answers) { 0.0 } else { one.share };
-        place.place == one.place && is_reason(place.cause) && place.share >= share.max(MUCH)
+    // does a disk that is slow for longer than its server was silent.
+    let is_why = |place: &Finding, silent: &super::Silent| {
+        let silence = || found.iter().find(|one| one.stage == Some(Stage::NoAnswer.name()) && one.place == place.place);
+        let is_more = place.cause == Cause::Disk && silence().is_some_and(|silence| place.share > silence.share);
+        place.place.as_ref() == Some(&silent.server) && is_reason(place.cause) && place.share >= MUCH && (silent.answers_others || is_more)
     };
-    let without_answer = found.iter().filter(|one| one.cause == Cause::NoAnswer && !one.advice.is_empty());
-    let why = without_answer.filter_map(|one| places.iter().position(|place| is_why(place, one))).min();
+    let slow = explanation.silent.iter().filter(|silent| silent.behind.is_none());
+    let why = slow.filter_map(|silent| places.iter().position(|place| is_why(place, silent))).min();
     if let Some(why) = why {
         found.insert(0, places.remove(why));
     }
