@@ -235,6 +235,32 @@ pub enum Change {
         /// Inodes; the largest number: nothing is lent, as for somebody without a limit.
         inodes: u64,
     },
+    /// As [`Change::PutLimit`], of bytes.
+    PutByteLimit {
+        /// The user.
+        uid: u32,
+        /// Bytes; the largest number: as many as he likes.
+        bytes: u64,
+    },
+    /// As [`Change::PutLoan`], of bytes.
+    PutByteLoan {
+        /// The user.
+        uid: u32,
+        /// The server.
+        server: ServerId,
+        /// Bytes; the largest number: nothing is lent.
+        bytes: u64,
+    },
+    /// What a file may take until nobody has it open for writing. Without effect on one that nobody
+    /// has.
+    PutCeiling {
+        /// The file.
+        handle: Handle,
+        /// What each datafile may have: as much as it has of a file of so many bytes.
+        file_bytes: u64,
+        /// Bytes that it may take beside that.
+        beside_bytes: u64,
+    },
 }
 
 wire_for_variants! {
@@ -266,6 +292,9 @@ wire_for_variants! {
         25 PutContent { handle, content }
         26 PutLimit { uid, inodes }
         27 PutLoan { uid, server, inodes }
+        28 PutByteLimit { uid, bytes }
+        29 PutByteLoan { uid, server, bytes }
+        30 PutCeiling { handle, file_bytes, beside_bytes }
     }
 }
 

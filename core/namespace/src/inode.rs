@@ -171,6 +171,12 @@ impl Inode {
         if self.kind == FileKind::File && !self.is_inline() { self.of_kind } else { 0 }
     }
 
+    /// Bytes that a file takes, in whole blocks: as of the last close, truncation or answer of its
+    /// data servers. 0 for anything else.
+    pub fn taken_bytes(&self) -> u64 {
+        if self.kind == FileKind::File { whole_blocks(self.size).saturating_sub(self.hole_bytes()) } else { 0 }
+    }
+
     /// True if all bytes of the file are on this server. If it has [`InodeFlags::HAS_DATA`] beside
     /// it is being moved to its data servers, which may have them too.
     pub fn is_inline(&self) -> bool {

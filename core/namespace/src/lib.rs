@@ -13,6 +13,7 @@
 mod access;
 mod accounts;
 mod acls;
+mod ceilings;
 mod change;
 mod contents;
 mod directory;
@@ -36,7 +37,7 @@ mod tx;
 mod xattrs;
 
 pub use access::{EXECUTE, READ, WRITE};
-pub use accounts::NO_LIMIT;
+pub use accounts::{Account, NO_LIMIT, Resource, put_limit, put_loan};
 pub use acls::is_for_names;
 pub use change::{Change, OpenChange, Prepared, RECORD_VERSION, Record, encode};
 pub use contents::{ContentPlace, WaitingContent};

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use weft_base::{ClientId, Handle};
 
+use crate::ceilings::Reserved;
 use crate::change::encode;
 use crate::partitions::Partition;
 use crate::{Change, PartitionInode, State};
@@ -41,9 +42,7 @@ impl State {
                 let decided = self.transactions.decided.iter();
                 changes.extend(decided.map(|(tx, participants)| Change::PutDecided { tx: *tx, participants: participants.clone() }));
                 changes.extend(self.holders().iter().map(|client| Change::PutHolder { client: *client }));
-                let (limits, loans) = self.accounts().kept();
-                changes.extend(limits.map(|(uid, inodes)| Change::PutLimit { uid, inodes }));
-                changes.extend(loans.map(|(uid, server, inodes)| Change::PutLoan { uid, server, inodes }));
+                changes.extend(self.accounts().kept());
                 SnapshotCursor::Inodes(Handle(0))
             }
             SnapshotCursor::Inodes(first) => self.inodes_from(first, max_changes, &mut changes),
@@ -61,6 +60,9 @@ impl State {
                 return SnapshotCursor::Inodes(handle);
             }
             changes.push(Change::PutInode { handle, inode: inode.clone() });
+            if let Some(Reserved { file_bytes, beside_bytes }) = self.accounts().reserved(handle) {
+                changes.push(Change::PutCeiling { handle, file_bytes, beside_bytes });
+            }
             if let Some(target) = self.targets.get(&handle) {
                 changes.push(Change::PutTarget { handle, target: target.clone() });
             }

@@ -8,6 +8,7 @@ use weft_wire::ops::{TxId, TxPart};
 use weft_wire::{Capability, ClusterKey, NameKey, Rights};
 
 use crate::accounts::{Accounts, Counted};
+use crate::ceilings::Reserved;
 use crate::change::Prepared;
 use crate::contents::Contents;
 use crate::directory::{Directory, Entry};
@@ -52,7 +53,8 @@ impl RequestContext<'_> {
     pub fn capability(&self, handle: Handle, rights: Rights) -> Capability {
         let expires = WallTime(self.now.0.saturating_add(self.capability_ns));
         // The others are no business of data servers.
-        Capability::sign(self.key, handle, self.client, rights.and(Rights::OF_DATA), expires)
+        let known = Rights::OF_DATA.with(Rights::UNDER_CEILING);
+        Capability::sign(self.key, handle, self.client, rights.and(known), expires)
     }
 }
 
@@ -223,8 +225,10 @@ impl State {
                     self.contents.put(handle, run, content);
                 }
             }
-            Change::PutLimit { uid, inodes } => self.accounts.limit(uid, inodes),
-            Change::PutLoan { uid, server, inodes } => self.accounts.lend(uid, server, inodes, server == self.settings.server),
+            change @ (Change::PutLimit { .. } | Change::PutByteLimit { .. } | Change::PutLoan { .. } | Change::PutByteLoan { .. }) => {
+                self.accounts.apply(&change, self.settings.server);
+            }
+            Change::PutCeiling { handle, file_bytes, beside_bytes } => self.put_ceiling(handle, Reserved { file_bytes, beside_bytes }),
             Change::PutHolder { client } => drop(self.holders.insert(client)),
             Change::DeleteHolder { client } => drop(self.holders.remove(&client)),
         }
@@ -236,10 +240,12 @@ impl State {
         if inode.is_directory() {
             self.directories.entry(handle).or_default();
         }
-        let (now, has, counts) = (Flags::of(&inode), inode.content_run(), Counted::of(&inode));
+        let reserved = self.accounts.reserved(handle);
+        let goes_on = self.accounts.goes_on(handle, inode.flags.has(InodeFlags::WRITING));
+        let (now, has, counts) = (Flags::of(&inode), inode.content_run(), Counted::of(&inode, goes_on));
         let old = self.inodes.insert(handle, inode);
         let (counted, before, had) =
-            old.map_or((None, Flags::default(), None), |old| (Some(Counted::of(&old)), Flags::of(&old), old.content_run()));
+            old.map_or((None, Flags::default(), None), |old| (Some(Counted::of(&old, reserved)), Flags::of(&old), old.content_run()));
         let is_leaving = (before.is_orphan || now.is_orphan) && !self.opens.is_open(handle);
         if let (true, true, Some(counted)) = (is_leaving, before.is_orphan, counted) {
             self.accounts.leaves(counted.uid, false);
@@ -278,7 +284,9 @@ impl State {
         if flags.is_orphan && !self.opens.is_open(handle) {
             self.accounts.leaves(old.uid, false);
         }
-        self.accounts.changed(Some(Counted::of(&old)), None);
+        let reserved = self.accounts.reserved(handle);
+        self.accounts.goes_on(handle, false);
+        self.accounts.changed(Some(Counted::of(&old, reserved)), None);
         if old.kind != FileKind::File {
             self.graves.bury(handle, old);
         }

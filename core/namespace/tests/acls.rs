@@ -50,8 +50,17 @@ fn mode(m: &Machine, handle: Handle) -> u32 {
 }
 
 fn open_as(m: &mut Machine, who: &Credentials, handle: Handle, rights: Rights) -> Result<()> {
-    let request =
-        OpenRequest { handle, rights, truncate: false, open_sequence: 1, who: who.clone(), judged: None, inline: None, content: None };
+    let request = OpenRequest {
+        handle,
+        rights,
+        truncate: false,
+        open_sequence: 1,
+        who: who.clone(),
+        judged: None,
+        inline: None,
+        content: None,
+        room: None,
+    };
     m.change(|state, cx, record| state.prepare_open(cx, &request, record)).map(drop)
 }
 

@@ -66,6 +66,7 @@ fn an_open_is_checked_also_if_another_user_of_the_client_has_the_file_open() {
             judged: None,
             inline: None,
             content: None,
+            room: None,
         };
         m.change(|state, cx, record| state.prepare_open(cx, &request, record))
     };

@@ -67,6 +67,7 @@ fn who_asks_for_it_waits_and_its_client_is_asked_back() {
             judged: None,
             inline: None,
             content: None,
+            room: None,
         };
         let waits = |m: &mut Machine, outcome: Result<()>| {
             assert_eq!(outcome, Err(Status::Busy));
@@ -211,6 +212,7 @@ fn the_right_ends_with_who_hears_nothing() {
         judged: None,
         inline: None,
         content: None,
+        room: None,
     };
     let refused = m.change(|state, cx, record| state.prepare_open(cx, &again, record));
     assert_eq!(refused.map(drop), Err(Status::CapabilityRefused));

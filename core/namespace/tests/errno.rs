@@ -133,6 +133,7 @@ fn mode_bits_rule_names() {
         judged: None,
         inline: None,
         content: None,
+        room: None,
     };
     m.client = weft_base::ClientId(2);
     for rights in [Rights::READ, Rights::WRITE] {
@@ -448,6 +449,7 @@ fn names_are_found_together_as_alone() {
                 judged: None,
                 inline: None,
                 content: None,
+                room: None,
             };
             let opened = m.look(|state, cx| state.prepare_open(cx, &wanted, &mut Record::default()));
             assert_eq!(read, opened.ok().map(|opened| opened.capability), "{name:?}");

@@ -277,6 +277,8 @@ enum Deed {
     Decided(u64),
     Limit(u32, u64),
     Loan(u32, u16, u64),
+    ByteLoan(u32, u16, u64),
+    Room(usize, u64),
     Slice,
 }
 
@@ -293,6 +295,8 @@ fn deeds() -> impl Strategy<Value = Deed> {
         1 => (0..4u64).prop_map(Deed::Decided),
         1 => (0..3u32, 0..4u64).prop_map(|(uid, inodes)| Deed::Limit(uid, inodes)),
         1 => (0..3u32, 0..2u16, 0..9u64).prop_map(|(uid, server, inodes)| Deed::Loan(uid, server, inodes)),
+        2 => (0..3u32, 0..2u16, 0..9u64).prop_map(|(uid, server, mebibytes)| Deed::ByteLoan(uid, server, mebibytes)),
+        2 => (0..8usize, 0..1u64 << 24).prop_map(|(file, end)| Deed::Room(file, end)),
         6 => Just(Deed::Slice),
     ]
 }
@@ -413,6 +417,23 @@ fn act(machine: &mut Machine, deed: &Deed) {
             let inodes = inodes.checked_sub(1).unwrap_or(u64::MAX);
             machine.commit(Record { changes: vec![Change::PutLoan { uid: *uid, server: ServerId(*server), inodes }], open: None });
         }
+        Deed::ByteLoan(uid, server, mebibytes) => {
+            let bytes = mebibytes.checked_sub(1).map_or(u64::MAX, |mebibytes| mebibytes << 20);
+            machine.commit(Record { changes: vec![Change::PutByteLoan { uid: *uid, server: ServerId(*server), bytes }], open: None });
+        }
+        Deed::Room(number, end_bytes) => {
+            let Some(handle) = file(*number) else { return };
+            let uid = machine.state.peek(handle).map_or(0, |inode| inode.uid);
+            let account = Account { uid, of: Resource::Bytes };
+            let room = Some(RoomWanted { above_bytes: end_bytes / 2, end_bytes: *end_bytes });
+            let (rights, who) = (Rights::WRITE, ROOT);
+            let request =
+                OpenRequest { handle, rights, truncate: false, open_sequence: 9, who, judged: None, inline: None, content: None, room };
+            let (had, _) = machine.state.allowance(account);
+            let opened = machine.change(|state, cx, record| state.prepare_open(cx, &request, record));
+            let (has, allowance) = machine.state.allowance(account);
+            assert!(has <= had || allowance.is_none_or(|allowance| has <= allowance), "{has} of {allowance:?}: {opened:?}");
+        }
         Deed::Slice => {}
     }
 }
@@ -458,6 +479,7 @@ proptest! {
         let recovered = replay(checkpoint.into_iter().chain(tail));
         prop_assert_eq!(dump(&recovered), dump(&machine.state));
         prop_assert_eq!(usage(&recovered), usage(&machine.state));
+        prop_assert_eq!(usage_of_bytes(&recovered), usage_of_bytes(&machine.state));
         prop_assert_eq!(sums(&recovered), walked(&machine.state));
         check_leaving(&recovered);
         prop_assert_eq!(recovered.next_handle(), machine.state.next_handle());

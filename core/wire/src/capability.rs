@@ -62,6 +62,8 @@ impl Rights {
     /// Keep what is written to a new file until it is closed: nobody else looks at it before. Only
     /// between clients and metadata servers; it comes with a create that says so.
     pub const DELAY: Rights = Rights(32);
+    /// A write or reservation needs a [`Ceiling`] beside the capability.
+    pub const UNDER_CEILING: Rights = Rights(128);
     /// What data servers know of.
     pub const OF_DATA: Rights = Rights(1 | 2 | 4);
     /// What an open may ask for.
@@ -105,7 +107,8 @@ pub struct Capability {
 impl Capability {
     /// Issues a capability.
     pub fn sign(key: &ClusterKey, handle: Handle, client: ClientId, rights: Rights, expires: WallTime) -> Capability {
-        assert!(Rights::OF_DATA.contains(rights), "locks and appends are no business of data servers");
+        let known = Rights::OF_DATA.with(Rights::UNDER_CEILING);
+        assert!(known.contains(rights), "locks and appends are no business of data servers");
         let mut capability = Capability { handle, client, rights, expires, tag: [0; 16] };
         capability.tag = capability.expected_tag(key);
         capability
@@ -158,6 +161,66 @@ impl Wire for Capability {
     }
 }
 
+/// How much of a file a capability lets be allocated: to each datafile as much as it has of a file
+/// of [`Ceiling::file_bytes`] without holes. The owner of the file has a limit of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ceiling {
+    /// Bytes of that file.
+    pub file_bytes: u64,
+    /// Bytes in one of its stripes.
+    pub stripe_bytes: u32,
+    /// Number of its datafiles; 1: each may be as long as the file.
+    pub width: u16,
+    /// First half of the HMAC-SHA256 of the fields above and the capability's.
+    pub tag: [u8; 16],
+}
+
+impl Ceiling {
+    /// Issues a ceiling for a capability.
+    pub fn sign(key: &ClusterKey, capability: &Capability, file_bytes: u64, stripe_bytes: u32, width: u16) -> Ceiling {
+        let mut ceiling = Ceiling { file_bytes, stripe_bytes, width, tag: [0; 16] };
+        ceiling.tag = ceiling.expected_tag(key, capability);
+        ceiling
+    }
+
+    /// Checks that the ceiling is genuine and belongs to this capability.
+    ///
+    /// # Errors
+    /// [`Status::CapabilityRefused`].
+    pub fn verify(&self, key: &ClusterKey, capability: &Capability) -> Result<()> {
+        let is_genuine = equal_in_constant_time(&self.tag, &self.expected_tag(key, capability));
+        if is_genuine && self.width > 0 && self.stripe_bytes > 0 { Ok(()) } else { Err(Status::CapabilityRefused) }
+    }
+
+    fn expected_tag(&self, key: &ClusterKey, capability: &Capability) -> [u8; 16] {
+        let mut fields = Vec::with_capacity(16);
+        self.put_fields(&mut fields);
+        let mac = key.mac(b"weft ceiling", &[&fields, &capability.tag]);
+        mac[..16].try_into().expect("an HMAC-SHA256 has 32 bytes")
+    }
+
+    fn put_fields(&self, out: &mut Vec<u8>) {
+        self.file_bytes.put(out);
+        self.stripe_bytes.put(out);
+        self.width.put(out);
+    }
+}
+
+impl Wire for Ceiling {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.put_fields(out);
+        out.extend_from_slice(&self.tag);
+    }
+    fn get(from: &mut Reader) -> Result<Self> {
+        Ok(Ceiling {
+            file_bytes: Wire::get(from)?,
+            stripe_bytes: Wire::get(from)?,
+            width: Wire::get(from)?,
+            tag: from.take(16)?.as_ref().try_into().map_err(|_| Status::BadMessage)?,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,5 +241,22 @@ mod tests {
         assert_eq!(good.verify(&KEY, handle, client, Rights::READ, WallTime(1001)), Err(Status::CapabilityExpired));
         let forged = Capability { rights: Rights::READ.with(Rights::WRITE), ..good };
         assert_eq!(forged.verify(&KEY, handle, client, Rights::WRITE, end), refused);
+    }
+
+    #[test]
+    fn a_ceiling_belongs_to_one_capability() {
+        let sign = |client| Capability::sign(&KEY, Handle(5), ClientId(client), Rights::WRITE.with(Rights::UNDER_CEILING), WallTime(1000));
+        let ceiling = Ceiling::sign(&KEY, &sign(9), 5000, 4096, 2);
+        assert_eq!(Ceiling::from_bytes(ceiling.to_bytes()), Ok(ceiling));
+        assert_eq!(ceiling.verify(&KEY, &sign(9)), Ok(()));
+        let refused = Err(Status::CapabilityRefused);
+        assert_eq!(ceiling.verify(&KEY, &sign(8)), refused);
+        assert_eq!(ceiling.verify(&ClusterKey([8; 32]), &sign(9)), refused);
+        for forged in [Ceiling { file_bytes: 5001, ..ceiling }, Ceiling { stripe_bytes: 8192, ..ceiling }, Ceiling { width: 1, ..ceiling }]
+        {
+            assert_eq!(forged.verify(&KEY, &sign(9)), refused);
+        }
+        let nowhere = Ceiling::sign(&KEY, &sign(9), 5000, 0, 2);
+        assert_eq!(nowhere.verify(&KEY, &sign(9)), refused);
     }
 }

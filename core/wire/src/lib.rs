@@ -19,7 +19,7 @@ mod partition;
 mod tx;
 mod types;
 
-pub use capability::{Capability, ClusterKey, Rights};
+pub use capability::{Capability, Ceiling, ClusterKey, Rights};
 pub use codec::{ExtensionList, Reader, Wire};
 pub use envelope::{AUTH_TAG_BYTES, Cipher, ENVELOPE_BYTES_MAX, LENGTH_BYTES, SessionCiphers};
 pub use exchange::{KeyPair, PUBLIC_KEY_BYTES};

@@ -28,7 +28,7 @@ pub use error::{Error, Result};
 pub use files::OpenFile;
 pub use locks::IsAwaited;
 pub use names::WalkEnd;
-pub use servers::DataSpace;
+pub use servers::{DataSpace, QuotaUsage};
 pub use trees::{Discarded, SumNews, TRASH, TrashFault, TreeChange, TreeNews, TreeRemoved, TreeSealed, TreeSums, WatchedTree};
 pub use types::{
     ClientOptions, CreateOptions, DirItem, DirPage, Fallocate, FsStats, RenameFlags, SeekFor, Seen, SetAttr, WholeFile, XattrFlags,

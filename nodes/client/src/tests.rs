@@ -6,6 +6,7 @@ mod inline;
 mod many;
 mod namespace;
 mod partitions;
+mod quotas;
 mod sizes;
 mod trash;
 mod trees;

@@ -11,7 +11,7 @@ const GENERATION_MAX: usize = 16384;
 /// full it becomes the old one, and the old one is dropped.
 #[derive(Debug)]
 pub struct Grants {
-    key: ClusterKey,
+    pub(crate) key: ClusterKey,
     young: FastMap<Fields, [u8; 16]>,
     old: FastMap<Fields, [u8; 16]>,
 }

@@ -3,12 +3,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use weft_base::{ClientId, Handle, Result};
+use weft_base::{ClientId, Handle, Result, Status, StripeIndex, whole_blocks};
 use weft_journal::Journal;
+use weft_layout::{Distribution, local_bytes};
 use weft_rt::{FileId, ServerRuntime};
 use weft_serving::{Life, Shell};
-use weft_store::objects::ObjectTable;
-use weft_wire::{Capability, Rights};
+use weft_store::objects::{ObjectKey, ObjectTable};
+use weft_wire::{Capability, Ceiling, Rights};
 
 use crate::cache::Cache;
 use crate::clients::Clients;
@@ -62,6 +63,29 @@ impl<R: ServerRuntime> Server<R> {
     /// Checks a capability that comes for one read: it is not remembered.
     pub fn authorize_once(&self, capability: &Capability, client: ClientId, rights: Rights) -> Result<()> {
         self.grants.borrow().check_once(capability, client, rights, self.rt.wall())
+    }
+
+    /// Checks the capability of a request that may allocate something, and the ceiling that it may
+    /// need. Returns the bytes that the datafile may take.
+    pub fn authorize_growth(
+        &self,
+        capability: &Capability,
+        ceiling: Option<&Ceiling>,
+        (key, client): (ObjectKey, ClientId),
+    ) -> Result<u64> {
+        self.authorize(capability, key.handle, client, Rights::WRITE)?;
+        if !capability.rights.contains(Rights::UNDER_CEILING) {
+            return Ok(u64::MAX);
+        }
+        // A client of before does not know that it must be shown.
+        let ceiling = ceiling.ok_or(Status::NotSupported)?;
+        ceiling.verify(&self.grants.borrow().key, capability)?;
+        let distribution = Distribution::Stripes { stripe_bytes: ceiling.stripe_bytes, width: ceiling.width };
+        let index = if ceiling.width == 1 { 0 } else { key.index };
+        if index >= u32::from(ceiling.width) {
+            return Err(Status::CapabilityRefused);
+        }
+        Ok(whole_blocks(local_bytes(&distribution, StripeIndex(index), ceiling.file_bytes)))
     }
 
     /// Checks the capability of a request.

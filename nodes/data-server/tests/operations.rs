@@ -8,7 +8,7 @@ use weft_data_server::{DataServerConfig, Durability, Engine, ServerError, Servin
 use weft_rt::{Runtime, join_all};
 use weft_rt_sim::Profile;
 use weft_wire::ops::*;
-use weft_wire::{Capability, Rights};
+use weft_wire::{Capability, Ceiling, Rights};
 
 fn cluster() -> Cluster {
     Cluster::new(1, Profile::instant(), config())
@@ -377,4 +377,42 @@ fn wrong_directories_are_refused_with_their_reason() {
     let engine = why(config(), in_memory());
     assert!(engine.contains("engine journal"), "{engine}");
     assert_eq!(why(config(), not_made()), "", "its own is accepted");
+}
+
+#[test]
+fn nothing_is_allocated_beyond_a_ceiling() {
+    cluster().run(async |peer: Peer| {
+        let capability = peer.capability(1, Rights::WRITE.with(Rights::UNDER_CEILING));
+        // Two stripes of a block for each of two datafiles, and half of one for the second.
+        let ceiling = Ceiling::sign(&KEY, &capability, 4 * 4096 - 2000, 4096, 2);
+        let write =
+            |index, pieces: &[(u64, u32)], ceiling| WriteRequest { index, capability, ceiling, ..peer.write_request(1, pieces, false) };
+        let put = async |request: WriteRequest| {
+            let bytes: u32 = request.pieces.iter().map(|piece| piece.bytes).sum();
+            peer.call(&request, &vec![7; bytes as usize]).await.map(drop)
+        };
+        for index in [0, 1] {
+            assert_eq!(error(put(write(index, &[(0, 3 * 4096)], Some(ceiling))).await), Status::QuotaExceeded);
+            // Wherever it lies: blocks count, not offsets; pieces may share one.
+            put(write(index, &[(1 << 30, 100), ((1 << 30) + 200, 100), (9 << 30, 1)], Some(ceiling))).await.unwrap();
+            assert_eq!(error(put(write(index, &[(0, 1)], Some(ceiling))).await), Status::QuotaExceeded);
+            put(write(index, &[(1 << 30, 4096)], Some(ceiling))).await.unwrap();
+            let allocate =
+                ObjectAllocateRequest { index, capability, ceiling: Some(ceiling), ..peer.allocate_request(1, 0, 9, false, false) };
+            assert_eq!(error(peer.call(&allocate, &[]).await), Status::QuotaExceeded);
+            // A hole gives it back.
+            let punch = ObjectPunchRequest { index, capability, ..peer.punch_request(1, 9 << 30, 4096) };
+            peer.call(&punch, &[]).await.unwrap();
+            peer.call(&allocate, &[]).await.unwrap();
+        }
+        // Without a ceiling, with one of another capability, or for another datafile.
+        assert_eq!(error(put(write(0, &[(0, 1)], None)).await), Status::NotSupported);
+        let other = Ceiling::sign(&KEY, &peer.capability(1, Rights::WRITE), 1 << 40, 4096, 2);
+        for forged in [other, Ceiling { file_bytes: 1 << 40, ..ceiling }] {
+            assert_eq!(error(put(write(0, &[(0, 1)], Some(forged))).await), Status::CapabilityRefused);
+        }
+        assert_eq!(error(put(write(2, &[(0, 1)], Some(ceiling))).await), Status::CapabilityRefused);
+        // Any capability that does not say so needs none.
+        put(WriteRequest { index: 2, ..peer.write_request(1, &[(0, 1 << 20)], false) }).await.unwrap();
+    });
 }

@@ -101,7 +101,7 @@ fn capability(rights: Rights) -> Capability {
 fn write_all(rt: &ClientRt, data: &[u8]) {
     let pieces = vec![Piece { offset: 0, bytes: data.len() as u32 }];
     let capability = capability(Rights::WRITE);
-    let request = WriteRequest { handle: Handle(1), index: 0, capability, pieces, mtime_epoch: 0, sync: false };
+    let request = WriteRequest { handle: Handle(1), index: 0, capability, pieces, mtime_epoch: 0, sync: false, ceiling: None };
     rt.block_on(call(rt, 1, &request, data)).expect("written");
 }
 

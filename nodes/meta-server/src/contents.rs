@@ -174,7 +174,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             let pieces = vec![Piece { offset: 0, bytes: content.len() as u32 }];
             let cx = RequestContext { capability_ns: COPY_LASTS_NS, ..self.context(self.shell.caller.client()) };
             let capability = cx.capability(handle, Rights::WRITE);
-            let request = WriteRequest { handle, index: 0, capability, pieces, mtime_epoch: 0, sync: true };
+            let request = WriteRequest { handle, index: 0, capability, pieces, mtime_epoch: 0, sync: true, ceiling: None };
             let deadline = self.rt.now() + COPY_NS;
             let copied = self.shell.caller.call_with_bulk(server, &request, Bulk::Slices(vec![&content]), deadline).await;
             if copied.is_err() {

@@ -290,6 +290,9 @@ fn of_change(change: &Change) -> impl Iterator<Item = Touched<'_>> {
         | Change::PutContent { .. }
         | Change::PutLimit { .. }
         | Change::PutLoan { .. }
+        | Change::PutByteLimit { .. }
+        | Change::PutByteLoan { .. }
+        | Change::PutCeiling { .. }
         | Change::PutCounter { .. } => (None, &[]),
     };
     one.into_iter().chain(parts.iter().filter_map(of_part))

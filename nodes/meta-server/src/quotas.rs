@@ -1,4 +1,5 @@
-//! Limits of users: who may make how much where.
+//! Limits of users: who may make how many inodes, and take how many bytes, where. Each of them has
+//! an account of its own for each user.
 //!
 //! ```text
 //! a server                                     metadata server 0: limits, and what it has lent
@@ -20,10 +21,10 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use weft_base::{MILLISECOND, Nanos, Result, SECOND, ServerId, Status};
-use weft_namespace::{Change, NO_LIMIT, Record};
+use weft_namespace::{Account, NO_LIMIT, Record, Resource, put_limit, put_loan};
 use weft_rt::{ServerRuntime, join_all};
 use weft_wire::Wire;
-use weft_wire::ops::{BorrowReply, BorrowRequest, HOME_OF_LIMITS, RecallReply, RecallRequest, SetQuotaReply, SetQuotaRequest};
+use weft_wire::ops::{BorrowReply, BorrowRequest, HOME_OF_LIMITS, OpenRequest, RecallReply, RecallRequest, SetQuotaReply, SetQuotaRequest};
 use weft_wire::{Header, Op, Request};
 
 use crate::engine::Engine;
@@ -41,12 +42,12 @@ const LEAVING_PAUSE_NS: u64 = 20 * MILLISECOND;
 const BORROW_NS: u64 = 4 * SECOND;
 /// Between two attempts to tell a server of a limit, or to take back what is beyond one.
 const SETTLE_PAUSE_NS: u64 = SECOND;
-/// Users with a limit, at most.
+/// Limits, at most.
 const LIMITS_MAX: usize = 1 << 16;
 
 /// What servers have together. They say so themselves, so it may be any number.
 fn sum(lent: &BTreeMap<ServerId, u64>) -> u64 {
-    lent.values().fold(0, |sum, inodes| sum.saturating_add(*inodes))
+    lent.values().fold(0, |sum, most| sum.saturating_add(*most))
 }
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
@@ -57,7 +58,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(crate) async fn make_with_more(self: Rc<Self>, header: Header, uid: u32, request: Request) -> Result<Bytes> {
         let deadline = self.rt.now() + self.config.patience_ns;
         loop {
-            self.borrow(uid, deadline).await?;
+            self.borrow_inodes(uid, deadline).await?;
             match self.answer_alone(&header, &request).ok_or(Status::NotSupported)? {
                 // Somebody else was faster.
                 Err(Status::QuotaExceeded) => {}
@@ -68,25 +69,61 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
     }
 
+    /// Goes on with an open whose client wants more room than the owner of the file has here. What
+    /// it gets stands in the journal, on stable storage, before it leaves.
+    pub(crate) async fn open_with_room(self: Rc<Self>, header: Header, request: OpenRequest) -> Result<Bytes> {
+        let deadline = self.rt.now() + self.config.patience_ns;
+        let wanted = request.room.clone().ok_or(Status::Invalid)?;
+        loop {
+            let lacks = self.state.borrow().lacks_room(request.handle, &wanted);
+            if let Some((uid, more)) = lacks {
+                self.borrow(Account { uid, of: Resource::Bytes }, more, deadline).await?;
+            }
+            let mut record = Record::default();
+            let reply = self.state.borrow().prepare_open(&self.context(header.request.client), &request, &mut record);
+            match reply {
+                // Somebody else was faster.
+                Err(Status::QuotaExceeded) => {}
+                Err(status) => return Err(status),
+                Ok(reply) => {
+                    self.check_room_for(Op::Open, &record)?;
+                    self.announce(header.request.client, &record)?;
+                    let body = reply.to_bytes();
+                    self.change_and_answer(&header, &mut record, &body);
+                    self.sync_loans().await?;
+                    return Ok(body);
+                }
+            }
+        }
+    }
+
     /// Sees to it that a user may make something here.
     ///
     /// # Errors
+    /// As [`Server::borrow`].
+    pub(crate) async fn borrow_inodes(&self, uid: u32, deadline: Nanos) -> Result<()> {
+        self.borrow(Account { uid, of: Resource::Inodes }, 1, deadline).await
+    }
+
+    /// Sees to it that a user may have so much more here.
+    ///
+    /// # Errors
     /// [`Status::QuotaExceeded`]; [`Status::Busy`] if the home does not answer.
-    pub(crate) async fn borrow(&self, uid: u32, deadline: Nanos) -> Result<()> {
+    async fn borrow(&self, account: Account, more: u64, deadline: Nanos) -> Result<()> {
         let loans = &self.background.loans;
-        let begun = loans.asked(uid).begun;
+        let begun = loans.asked(account).begun;
         let leaves_by = self.rt.now() + LEAVING_NS;
-        while self.state.borrow().lacks_allowance(uid) {
+        while self.state.borrow().lacks(account, more) {
             if self.rt.now() >= deadline {
                 return Err(Status::Busy);
             }
             let changed = loans.changed.wait();
-            let asked = loans.asked(uid);
+            let asked = loans.asked(account);
             if asked.is_asking {
                 changed.await;
-            } else if asked.refused <= begun {
-                self.ask_home(uid, asked).await?;
-            } else if self.rt.now() < leaves_by && self.state.borrow().is_leaving(uid) {
+            } else if asked.refused <= begun || asked.refused_more > more {
+                self.ask_home(account, more, asked).await?;
+            } else if self.rt.now() < leaves_by && self.state.borrow().is_leaving(account.uid) {
                 self.background.reap.notify();
                 self.rt.sleep_until(self.rt.now() + LEAVING_PAUSE_NS).await;
             } else {
@@ -96,27 +133,31 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         Ok(())
     }
 
-    async fn ask_home(&self, uid: u32, before: Asked) -> Result<()> {
+    async fn ask_home(&self, account: Account, more: u64, before: Asked) -> Result<()> {
         let number = before.begun + 1;
-        self.background.loans.note(uid, |asked| (asked.begun, asked.is_asking) = (number, true));
+        self.background.loans.note(account, |asked| (asked.begun, asked.is_asking) = (number, true));
         let server = self.config.serving.server;
-        let request = BorrowRequest { server, uid, inodes: self.state.borrow().allowance(uid).0 };
+        let has = self.state.borrow().allowance(account).0;
+        let request = match account.of {
+            Resource::Inodes => BorrowRequest { server, uid: account.uid, inodes: has, bytes: None },
+            Resource::Bytes => BorrowRequest { server, uid: account.uid, inodes: 0, bytes: Some(has.saturating_add(more)) },
+        };
         let answer = match server == HOME_OF_LIMITS {
             true => self.lend(&request).await,
             false => self.shell.caller.call(HOME_OF_LIMITS, &request, self.rt.now() + BORROW_NS).await,
         };
-        let still_counts = self.background.loans.asked(uid).recalls == before.recalls;
-        self.background.loans.note(uid, |asked| {
+        let still_counts = self.background.loans.asked(account).recalls == before.recalls;
+        self.background.loans.note(account, |asked| {
             asked.is_asking = false;
             if answer == Err(Status::QuotaExceeded) {
-                asked.refused = number;
+                (asked.refused, asked.refused_more) = (number, more);
             }
         });
-        if let Ok(BorrowReply { inodes_lent }) = answer
+        if let Ok(BorrowReply { inodes_lent: lent }) = answer
             && still_counts
-            && self.state.borrow().allowance(uid).1 != inodes_lent
+            && self.state.borrow().allowance(account).1 != lent
         {
-            self.keep_loan(uid, server, inodes_lent.unwrap_or(NO_LIMIT));
+            self.keep_loan(account, server, lent.unwrap_or(NO_LIMIT));
         }
         self.background.loans.changed.notify();
         match answer {
@@ -128,21 +169,22 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     /// Gives back what a user does not use here.
     async fn give_back(&self, request: &RecallRequest) -> Result<RecallReply> {
-        let RecallRequest { uid, is_limited } = *request;
+        let RecallRequest { uid, is_limited, of_bytes } = *request;
+        let account = Account { uid, of: if of_bytes == Some(true) { Resource::Bytes } else { Resource::Inodes } };
         self.check_room_of(Op::Recall)?;
-        self.background.loans.note(uid, |asked| asked.recalls += 1);
-        let (inodes, allowance) = self.state.borrow().allowance(uid);
-        let left = if is_limited { Some(allowance.map_or(inodes, |allowance| allowance.min(inodes))) } else { None };
+        self.background.loans.note(account, |asked| asked.recalls += 1);
+        let (has, allowance) = self.state.borrow().allowance(account);
+        let left = if is_limited { Some(allowance.map_or(has, |allowance| allowance.min(has))) } else { None };
         if left != allowance {
-            self.keep_loan(uid, self.config.serving.server, left.unwrap_or(NO_LIMIT));
+            self.keep_loan(account, self.config.serving.server, left.unwrap_or(NO_LIMIT));
         }
         let is_leaving = self.state.borrow().is_leaving(uid);
         self.sync_loans().await?;
-        Ok(RecallReply { inodes, is_leaving })
+        Ok(RecallReply { inodes: has, is_leaving })
     }
 
-    fn keep_loan(&self, uid: u32, server: ServerId, inodes: u64) {
-        self.change_in_flow(&mut Record { changes: vec![Change::PutLoan { uid, server, inodes }], open: None });
+    fn keep_loan(&self, account: Account, server: ServerId, most: u64) {
+        self.change_in_flow(&mut Record { changes: vec![put_loan(account, server, most)], open: None });
     }
 
     /// Whatever is promised otherwise: others rely on it.
@@ -154,42 +196,44 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     // ---- The home
     // ---------------------------------------------------------------------------------------------
 
-    /// Lends a server inodes for a user.
+    /// Lends a server inodes or bytes for a user.
     async fn lend(&self, request: &BorrowRequest) -> Result<BorrowReply> {
-        let BorrowRequest { server, uid, inodes } = *request;
+        let BorrowRequest { server, uid, inodes, bytes } = *request;
+        let (of, wanted) = bytes.map_or((Resource::Inodes, inodes.saturating_add(1)), |bytes| (Resource::Bytes, bytes));
+        let account = Account { uid, of };
         if self.config.serving.server != HOME_OF_LIMITS {
             return Err(Status::WrongServer);
         }
         self.check_room_of(Op::Borrow)?;
-        let _held = self.background.loans.hold(uid).await;
+        let _held = self.background.loans.hold(account).await;
         let until = self.rt.now() + LEAVING_NS;
         let servers = self.state.borrow().placement().meta.clone();
         if !servers.contains(&server) {
             return Err(Status::Invalid);
         }
         loop {
-            let Some(inodes_max) = self.state.borrow().inodes_max(uid) else { return Ok(BorrowReply { inodes_lent: None }) };
-            let lent = self.state.borrow().lent(uid);
+            let Some(most) = self.state.borrow().limit(account) else { return Ok(BorrowReply { inodes_lent: None }) };
+            let lent = self.state.borrow().lent(account);
             // What a server has of which nothing is known may be all that there is.
             let unknown: Vec<ServerId> = servers.iter().copied().filter(|other| *other != server && !lent.contains_key(other)).collect();
             if !unknown.is_empty() {
-                let (silent, _) = self.recall(uid, unknown).await;
+                let (silent, _) = self.recall(account, unknown).await;
                 if silent.is_empty() { continue } else { return Err(Status::Busy) }
             }
             let here = lent.get(&server).copied().unwrap_or(0);
-            let left = inodes_max.saturating_sub(sum(&lent));
-            let needed = inodes.saturating_add(1).saturating_sub(here);
+            let left = most.saturating_sub(sum(&lent));
+            let needed = wanted.saturating_sub(here);
             if needed <= left {
                 let more = if needed == 0 { 0 } else { needed.max(left / (2 * servers.len().max(1) as u64)) };
                 if more > 0 {
-                    self.keep_loan(uid, server, here + more);
+                    self.keep_loan(account, server, here + more);
                 }
                 self.sync_loans().await?;
                 return Ok(BorrowReply { inodes_lent: Some(here + more) });
             }
             let others = lent.keys().copied().filter(|other| *other != server).collect();
-            let (_, is_leaving) = self.recall(uid, others).await;
-            let left = inodes_max.saturating_sub(sum(&self.state.borrow().lent(uid)));
+            let (_, is_leaving) = self.recall(account, others).await;
+            let left = most.saturating_sub(sum(&self.state.borrow().lent(account)));
             if needed > left {
                 if !is_leaving || self.rt.now() >= until {
                     return Err(Status::QuotaExceeded);
@@ -202,8 +246,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Takes back from these servers what a user does not use there, or tells them that he is
     /// limited, or no longer. Returns those that have not answered, and whether something of his is
     /// about to go.
-    async fn recall(&self, uid: u32, servers: Vec<ServerId>) -> (Vec<ServerId>, bool) {
-        let request = RecallRequest { uid, is_limited: self.state.borrow().inodes_max(uid).is_some() };
+    async fn recall(&self, account: Account, servers: Vec<ServerId>) -> (Vec<ServerId>, bool) {
+        let (uid, of_bytes) = (account.uid, (account.of == Resource::Bytes).then_some(true));
+        let request = RecallRequest { uid, is_limited: self.state.borrow().limit(account).is_some(), of_bytes };
         let (request, deadline) = (&request, self.rt.now() + RECALL_NS);
         let ask = |server: ServerId| async move {
             match server == self.config.serving.server {
@@ -217,7 +262,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             match answer {
                 Ok(reply) => {
                     is_leaving |= reply.is_leaving;
-                    self.keep_loan(uid, server, if request.is_limited { reply.inodes } else { NO_LIMIT });
+                    self.keep_loan(account, server, if request.is_limited { reply.inodes } else { NO_LIMIT });
                 }
                 Err(_) => silent.push(server),
             }
@@ -227,56 +272,59 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     /// Tells servers, but for `silent` ones, what they do not know yet of a user's limit, and takes
     /// back what is beyond it. Returns those that have not answered.
-    async fn settle_user(&self, uid: u32, silent: &[ServerId]) -> Vec<ServerId> {
-        let _held = self.background.loans.hold(uid).await;
-        let servers = self.unsettled_servers(uid).into_iter().filter(|server| !silent.contains(server)).collect();
-        let (silent, _) = self.recall(uid, servers).await;
-        if self.unsettled_servers(uid).is_empty() {
-            self.background.loans.unsettled.borrow_mut().remove(&uid);
+    async fn settle_account(&self, account: Account, silent: &[ServerId]) -> Vec<ServerId> {
+        let _held = self.background.loans.hold(account).await;
+        let servers = self.unsettled_servers(account).into_iter().filter(|server| !silent.contains(server)).collect();
+        let (silent, _) = self.recall(account, servers).await;
+        if self.unsettled_servers(account).is_empty() {
+            self.background.loans.unsettled.borrow_mut().remove(&account);
         } else {
-            self.background.loans.unsettled.borrow_mut().insert(uid);
+            self.background.loans.unsettled.borrow_mut().insert(account);
         }
         silent
     }
 
     /// The servers that must hear something of a user.
-    fn unsettled_servers(&self, uid: u32) -> Vec<ServerId> {
+    fn unsettled_servers(&self, account: Account) -> Vec<ServerId> {
         let state = self.state.borrow();
-        let lent = state.lent(uid);
-        match state.inodes_max(uid) {
+        let lent = state.lent(account);
+        match state.limit(account) {
             None => lent.into_keys().collect(),
-            Some(inodes_max) if sum(&lent) > inodes_max => state.placement().meta.clone(),
+            Some(most) if sum(&lent) > most => state.placement().meta.clone(),
             Some(_) => state.placement().meta.iter().copied().filter(|server| !lent.contains_key(server)).collect(),
         }
     }
 
     /// Limits a user, or ends that.
     async fn set_quota(&self, request: &SetQuotaRequest) -> Result<SetQuotaReply> {
-        let SetQuotaRequest { uid, inodes_max } = *request;
+        let SetQuotaRequest { uid, inodes_max, bytes_max } = *request;
+        let (of, most) = bytes_max.map_or((Resource::Inodes, inodes_max), |bytes_max| (Resource::Bytes, bytes_max));
+        let account = Account { uid, of };
         if self.config.serving.server != HOME_OF_LIMITS {
             return Err(Status::WrongServer);
         }
-        if uid == 0 || inodes_max == Some(NO_LIMIT) {
+        if uid == 0 || most == Some(NO_LIMIT) {
             return Err(Status::Invalid);
         }
         self.check_room_of(Op::SetQuota)?;
-        if inodes_max.is_some() && self.state.borrow().limited_users().len() >= LIMITS_MAX {
+        if most.is_some() && self.state.borrow().limited_accounts().len() >= LIMITS_MAX {
             return Err(Status::NoSpace);
         }
         {
-            let _held = self.background.loans.hold(uid).await;
-            let changes = vec![Change::PutLimit { uid, inodes: inodes_max.unwrap_or(NO_LIMIT) }];
+            let _held = self.background.loans.hold(account).await;
+            let changes = vec![put_limit(account, most.unwrap_or(NO_LIMIT))];
             self.change_in_flow(&mut Record { changes, open: None });
             self.sync_loans().await?;
         }
-        Ok(SetQuotaReply { untold: self.settle_user(uid, &[]).await })
+        Ok(SetQuotaReply { untold: self.settle_account(account, &[]).await })
     }
 
     /// After a start, or when servers have joined.
     pub(crate) fn look_at_quotas(&self) {
         if self.config.serving.server == HOME_OF_LIMITS {
-            let users = self.state.borrow().limited_users();
-            self.background.loans.unsettled.borrow_mut().extend(users.into_iter().filter(|uid| !self.unsettled_servers(*uid).is_empty()));
+            let accounts = self.state.borrow().limited_accounts();
+            let unsettled = accounts.into_iter().filter(|account| !self.unsettled_servers(*account).is_empty());
+            self.background.loans.unsettled.borrow_mut().extend(unsettled);
         }
     }
 
@@ -288,11 +336,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     async fn settle_flow(self: Rc<Self>) {
-        let users = self.background.loans.unsettled.borrow().clone();
-        // Who does not answer for one user is not asked for the next one before the next round.
+        let accounts = self.background.loans.unsettled.borrow().clone();
+        // Who does not answer for one is not asked for the next one before the next round.
         let mut silent = Vec::new();
-        for uid in users {
-            silent.extend(self.settle_user(uid, &silent).await);
+        for account in accounts {
+            silent.extend(self.settle_account(account, &silent).await);
         }
         self.rt.sleep_until(self.rt.now() + SETTLE_PAUSE_NS).await;
         self.background.loans.is_settling.set(false);

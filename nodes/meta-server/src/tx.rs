@@ -295,7 +295,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let Some(uid) = lacking else { return self.tx_prepare(header, request) };
         let (this, header_) = (Rc::clone(self), *header);
         Ok(self.start_flow(peer, header, async move {
-            match this.borrow(uid, this.rt.now() + ASK_NS).await {
+            match this.borrow_inodes(uid, this.rt.now() + ASK_NS).await {
                 Ok(()) | Err(Status::QuotaExceeded) => {}
                 Err(status) => return Err(status),
             }

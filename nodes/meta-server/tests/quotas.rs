@@ -45,7 +45,7 @@ fn mkdir_request(dir: Handle, file: &str, who: &Credentials) -> MkdirRequest {
 }
 
 async fn limit(client: &TestClient, inodes_max: Option<u64>) -> Vec<ServerId> {
-    client.call(ServerId(0), &SetQuotaRequest { uid: USER, inodes_max }).await.expect("the home answers").untold
+    client.call(ServerId(0), &SetQuotaRequest { uid: USER, inodes_max, bytes_max: None }).await.expect("the home answers").untold
 }
 
 async fn make(client: &TestClient, dir: Handle, file: &str) -> Result<Handle> {
@@ -222,9 +222,9 @@ fn a_limit_below_use_takes_nothing_away_and_one_that_ends_is_over() {
         for number in 0..50 {
             make(&client, places[number % SERVERS], &format!("i{number}")).await.unwrap();
         }
-        let refused = client.call(ServerId(0), &SetQuotaRequest { uid: 0, inodes_max: Some(5) }).await;
+        let refused = client.call(ServerId(0), &SetQuotaRequest { uid: 0, inodes_max: Some(5), bytes_max: None }).await;
         assert_eq!(refused, Err(Status::Invalid), "root is not limited");
-        let refused = client.call(ServerId(1), &SetQuotaRequest { uid: 5, inodes_max: Some(5) }).await;
+        let refused = client.call(ServerId(1), &SetQuotaRequest { uid: 5, inodes_max: Some(5), bytes_max: None }).await;
         assert_eq!(refused, Err(Status::WrongServer));
     });
 }
@@ -259,7 +259,7 @@ fn a_silent_server_keeps_no_other_from_hearing_of_limits() {
     cluster.block_on(|| async move {
         let set = |uid| {
             let client = setup.clone();
-            async move { client.call(ServerId(0), &SetQuotaRequest { uid, inodes_max: Some(5) }).await.unwrap().untold }
+            async move { client.call(ServerId(0), &SetQuotaRequest { uid, inodes_max: Some(5), bytes_max: None }).await.unwrap().untold }
         };
         for untold in weft_rt::join_all((0..USERS).map(|user| set(USER + user))).await {
             assert_eq!(untold, [ServerId(1), ServerId(2)]);

@@ -141,8 +141,17 @@ fn promise_capability() {
     let handle = found.handle;
     // What a metadata server gives is accepted from the client that it is for, and from nobody
     // else.
-    let open =
-        OpenRequest { handle, rights: Rights::READ, truncate: false, open_sequence: 1, who, judged: None, inline: None, content: None };
+    let open = OpenRequest {
+        handle,
+        rights: Rights::READ,
+        truncate: false,
+        open_sequence: 1,
+        who,
+        judged: None,
+        inline: None,
+        content: None,
+        room: None,
+    };
     let given = meta.ask(&open, &[]).unwrap().unwrap().0.capability;
     let mut ours = Peer::join(data, &key, ClientId(77)).unwrap();
     let mut stranger = Peer::join(data, &key, ClientId(78)).unwrap();
@@ -154,7 +163,8 @@ fn promise_capability() {
     assert_eq!(stranger.ask(&read(given, handle), &[]).unwrap().unwrap_err(), refused, "of another client");
     assert_eq!(ours.ask(&read(given, Handle(handle.0 + 1)), &[]).unwrap().unwrap_err(), refused, "for another file");
     let all = Rights::READ.with(Rights::WRITE).with(Rights::MANAGE);
-    let write = |capability| WriteRequest { handle, index: 0, capability, pieces: pieces.clone(), mtime_epoch: 0, sync: false };
+    let write =
+        |capability| WriteRequest { handle, index: 0, capability, pieces: pieces.clone(), mtime_epoch: 0, sync: false, ceiling: None };
     let bulk = [0; 11];
     let forged = [
         ("with more rights", Capability { rights: all, ..given }),

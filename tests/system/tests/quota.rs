@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use weft_system_tests::{FileSystem, Need, NfsGateway, as_user, available, fails, ok, run, wait_until, weft};
+use weft_system_tests::{FileSystem, Mapping, Need, NfsGateway, as_user, available, built, fails, ok, run, wait_until, weft};
 
 const EDQUOT: i32 = 122;
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -110,6 +111,15 @@ fn fill(dir: &Path, prefix: &str) -> (u64, Option<i32>) {
     unreachable!("names do not end")
 }
 
+fn set_bytes(fs: &FileSystem, user: &str, bytes: &str) -> String {
+    ok(weft().args(["quota", "set", "--user", user, "--bytes", bytes]).arg(fs.state()))
+}
+
+/// What is told of one user.
+fn shown(fs: &FileSystem, user: &str) -> Value {
+    serde_json::from_str(&ok(weft().args(["quota", "show", "--user", user, "--json"]).arg(fs.state()))).expect("JSON")
+}
+
 fn set(fs: &FileSystem, user: &str, inodes: &str) -> String {
     ok(weft().args(["quota", "set", "--user", user, "--inodes", inodes]).arg(fs.state()))
 }
@@ -192,4 +202,114 @@ fn promise_quota_refuses_through_every_door() {
     assert_eq!((&shown["inodes"], &shown["inodes_max"]), (&Value::from(45), &Value::from(45)));
     set(&system, "1001", "none");
     as_user(1001, &[1001], || assert!((0..20).all(|number| File::create_new(mnt.join(format!("free {number}"))).is_ok())));
+}
+
+/// Writes blocks to a file until that is refused; returns how many, and why.
+fn write_on(path: &Path, block: usize) -> (u64, Option<i32>) {
+    let mut file = File::options().create(true).append(true).open(path).expect("it opens");
+    for number in 0.. {
+        if let Err(error) = file.write_all(&vec![number as u8; block]) {
+            return (number, error.raw_os_error());
+        }
+    }
+    unreachable!("disks end")
+}
+
+#[test]
+fn promise_quota_of_bytes_refuses_through_every_door() {
+    const TEST: &str = "promise_quota_of_bytes_refuses_through_every_door";
+    const MAX: u64 = 24 << 20;
+    if !available(TEST, &[Need::Root, Need::Fuse]) {
+        return;
+    }
+    let system = FileSystem::mounted(&["--meta", "2", "--data", "2"]);
+    let (mnt, second) = (system.mnt(), system.mount("second", ""));
+    fs::set_permissions(&mnt, PermissionsExt::from_mode(0o777)).unwrap();
+    assert!(set_bytes(&system, "1001", "24M").contains("may have 24.0 MiB"));
+    // In directories on all servers, by several programs of two mounts at once.
+    std::thread::scope(|scope| {
+        for number in 0..6 {
+            let root = [&mnt, &second][number % 2];
+            scope.spawn(move || {
+                as_user(1001, &[1001], || {
+                    let dir = root.join(format!("dir {number}"));
+                    fs::create_dir(&dir).unwrap();
+                    let (blocks, error) = write_on(&dir.join("file"), 100_000);
+                    assert_eq!(error, Some(EDQUOT), "after {blocks} blocks");
+                    // Whoever waits for what he wrote finds all of it.
+                    let written = fs::read(dir.join("file")).unwrap();
+                    let blocks = blocks as usize;
+                    assert!(written.len() >= blocks * 100_000, "{} bytes of {blocks} blocks", written.len());
+                    assert!((0..blocks).all(|block| written[block * 100_000..][..100_000].iter().all(|byte| *byte == block as u8)));
+                });
+            });
+        }
+    });
+    let same = || told(&system) == walked(&mnt);
+    wait_until("the sums are those of a walk", PATIENCE, same);
+    assert!(told(&system)[&1001].1 <= MAX);
+    as_user(1001, &[1001], || assert_eq!(write_on(&mnt.join("last"), 4096).1, Some(EDQUOT)));
+    let full = |system: &FileSystem| {
+        let row = shown(system, "1001");
+        (row["bytes"].as_u64(), row["bytes_reserved"].as_u64(), row["bytes_max"].as_u64()) == (Some(MAX), Some(0), Some(MAX))
+    };
+    assert!(full(&system), "exactly at the limit: {}", shown(&system, "1001"));
+    assert_eq!(shown(&system, "1001")["inodes_max"], Value::Null, "inodes are another matter");
+
+    as_user(1001, &[1001], || {
+        // What is there may be written, but nothing more, in whatever way.
+        let file = File::options().read(true).write(true).open(mnt.join("last")).unwrap();
+        file.write_all_at(b"again", 0).unwrap();
+        let behind = file.metadata().unwrap().len();
+        assert_eq!(file.write_all_at(&[1; 5000], behind).unwrap_err().raw_os_error(), Some(EDQUOT));
+        let reserve = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), behind, 1 << 20);
+        assert_eq!(reserve.unwrap_err().raw_os_error(), EDQUOT);
+        file.set_len(behind + (1 << 30)).expect("a hole takes nothing");
+        file.sync_all().unwrap();
+        let mapping = Mapping::shared(&file, behind as usize + (1 << 20), true).unwrap();
+        mapping.write(behind as usize + (1 << 19), b"where a hole is");
+        assert_eq!(mapping.sync().unwrap_err().raw_os_error(), Some(EDQUOT), "a mapping hears of it when it is brought out");
+        drop(mapping);
+        assert!(fs::copy(mnt.join("dir 0/file"), second.join("copy")).unwrap_err().raw_os_error() == Some(EDQUOT));
+        fs::remove_file(second.join("copy")).unwrap();
+        // What is given back is there for the other mount at once.
+        file.set_len(0).unwrap();
+        drop(file);
+        fs::remove_file(second.join("dir 1/file")).unwrap();
+        fs::write(second.join("after it"), vec![1; 8192]).unwrap();
+        write_on(&mnt.join("fill"), 4096);
+    });
+    wait_until("it is full again", PATIENCE, || full(&system));
+    // Others are not concerned, nor are files of root.
+    as_user(1002, &[1002], || fs::write(mnt.join("of another"), vec![1; 1 << 20]).unwrap());
+    fs::write(mnt.join("of root"), vec![1; 1 << 20]).unwrap();
+
+    // The limit outlives all servers, and clients that wrote.
+    for server in ["meta0", "meta1", "data0", "data1"] {
+        system.kill(server);
+    }
+    system.start(&[]);
+    as_user(1001, &[1001], || assert_eq!(write_on(&mnt.join("fill"), 4096), (0, Some(EDQUOT))));
+    // A library in a program that nobody has changed; whoever writes, it is the owner of the file
+    // who is limited.
+    built("weft-preload", "libweft_preload.so");
+    let words = fails(weft().arg("preload").arg(system.state()).args(["--", "sh", "-c", "cat /etc/passwd >> '/weft/fill'"]));
+    assert!(words.contains("quota"), "{words}");
+    if available(TEST, &[Need::Programs(&["nfs-cp"])]) {
+        fs::create_dir(mnt.join("nfs")).unwrap();
+        fs::set_permissions(mnt.join("nfs"), PermissionsExt::from_mode(0o777)).unwrap();
+        let gateway = NfsGateway::start(&system, 0, &["/"]);
+        let local = system.path("local");
+        fs::write(&local, vec![5; 100_000]).unwrap();
+        let copy = |user: u32| {
+            let url = format!("{}&uid={user}&gid={user}", gateway.url(&format!("/nfs/{user}")));
+            run(Command::new("nfs-cp").arg(&local).arg(url), PATIENCE)
+        };
+        // It does not say why.
+        assert!(!copy(1001).is_success());
+        assert_eq!(fs::metadata(mnt.join("nfs/1001")).unwrap().blocks(), 0, "nothing was written");
+        assert!(copy(1002).is_success(), "of another");
+    }
+    set_bytes(&system, "1001", "none");
+    as_user(1001, &[1001], || fs::write(mnt.join("free"), vec![1; 30 << 20]).unwrap());
 }

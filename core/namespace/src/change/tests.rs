@@ -37,6 +37,9 @@ fn samples() -> Vec<Change> {
         Change::PutContent { handle, content: Bytes::from_static(b"bytes") },
         Change::PutLimit { uid: 7, inodes: 100 },
         Change::PutLoan { uid: 7, server: ServerId(1), inodes: 50 },
+        Change::PutByteLimit { uid: 7, bytes: 1 << 40 },
+        Change::PutByteLoan { uid: 7, server: ServerId(1), bytes: 1 << 30 },
+        Change::PutCeiling { handle: Handle(9), file_bytes: 5 << 20, beside_bytes: 4096 },
     ]
 }
 

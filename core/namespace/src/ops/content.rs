@@ -1,7 +1,7 @@
 //! Contents that come whole with a create, and go whole to data servers.
 
 use bytes::Bytes;
-use weft_base::{DataTime, FileKind, Handle, MODE_INLINE, Result, Status};
+use weft_base::{DataTime, FileKind, Handle, MODE_INLINE, Result, Status, whole_blocks};
 use weft_wire::Rights;
 use weft_wire::ops::CreateRequest;
 
@@ -31,7 +31,9 @@ impl State {
     pub(super) fn take_content(&self, request: &CreateRequest, inode: &mut Inode) -> Result<Option<Bytes>> {
         let Some(content) = &request.content else { return Ok(None) };
         let limit = self.content_limit(request.at.dir, inode);
-        if limit == 0 || content.len() > limit as usize {
+        // What is more than is left is written to data servers, under a ceiling.
+        let has_room = self.bytes_left(inode.uid).is_none_or(|left| whole_blocks(content.len() as u64) <= left + inode.taken_bytes());
+        if limit == 0 || content.len() > limit as usize || !has_room {
             return Ok(None);
         }
         let block = match self.contents().room(content.len()) {

@@ -60,6 +60,13 @@ impl State {
         if has_acl {
             self.put_inherited_acls(dir_handle, handle, &inode, record)?;
         }
+        let (capability, ceiling, reserves) = match opened {
+            true => {
+                let (capability, ceiling, change) = self.grant(cx, (handle, &inode), request.open, None)?;
+                (Some(capability), ceiling, change)
+            }
+            false => (None, None, None),
+        };
         let reply = CreateReply {
             created: true,
             handle,
@@ -70,11 +77,13 @@ impl State {
                 ask_data: None,
                 partitions: None,
             }),
-            capability: opened.then(|| cx.capability(handle, request.open)),
+            capability,
             delay_bytes,
             dir: if is_unnamed { DirChange::NONE } else { DirChange { version: dir.version + 1, time: cx.now } },
+            ceiling,
         };
         record.changes.push(Change::PutInode { handle, inode });
+        record.changes.extend(reserves);
         record.changes.extend(content.map(|content| Change::PutContent { handle, content }));
         if request.kind == FileKind::Symlink {
             record.changes.push(Change::PutTarget { handle, target: request.target.clone() });
@@ -185,18 +194,18 @@ impl State {
         if request.exclusive {
             return Err(Status::Exists);
         }
-        let mut reply =
-            CreateReply { created: false, handle, kind, state: None, capability: None, dir: DirChange::NONE, delay_bytes: None };
+        let (state, capability, dir) = (None, None, DirChange::NONE);
+        let mut reply = CreateReply { created: false, handle, kind, state, capability, dir, delay_bytes: None, ceiling: None };
         let Some(inode) = self.peek(handle) else { return Ok(reply) };
         if let Some(changed) = self.replace_content(cx, request, handle, inode, record)? {
             reply.state = Some(self.file_state(cx, handle, &changed));
             record.changes.push(Change::PutInode { handle, inode: changed });
             record.changes.extend(request.content.clone().map(|content| Change::PutContent { handle, content }));
         } else if kind == FileKind::File && request.open != Rights::default() {
-            let open = self.prepare_open_inode(cx, handle, inode, request.open, request.open_sequence, &request.who, record)?;
+            let open = self.prepare_open_inode(cx, handle, inode, request.open, request.open_sequence, &request.who, None, record)?;
             check_out(inode, request.open, false)?;
             reply.state = Some(open.state);
-            reply.capability = Some(open.capability);
+            (reply.capability, reply.ceiling) = (Some(open.capability), open.ceiling);
         } else {
             self.check_tellable(cx.client, handle, inode)?;
             reply.state = Some(self.file_state(cx, handle, inode));

@@ -24,7 +24,10 @@ use crate::{Change, Inode, InodeFlags, OpenChange, Record, RequestContext, State
 impl State {
     /// How many bytes of a new file the client that makes it may keep; `None`: it may not.
     pub(super) fn delay_bytes(&self, request: &CreateRequest, inode: &Inode) -> Option<u32> {
-        if request.can_delay != Some(true) || !request.open.contains(Rights::WRITE) {
+        // What a user with a limit of bytes writes is refused when it is written, not when it is
+        // closed.
+        let is_limited = self.bytes_left(inode.uid).is_some();
+        if request.can_delay != Some(true) || !request.open.contains(Rights::WRITE) || is_limited {
             return None;
         }
         let limit = self.content_limit(request.at.dir, inode);

@@ -2,7 +2,7 @@
 
 use weft_base::{ClientId, Credentials, FileKind, Handle, MODE_INLINE, Result, Status};
 use weft_wire::Rights;
-use weft_wire::ops::{OpenReply, OpenRequest};
+use weft_wire::ops::{OpenReply, OpenRequest, RoomWanted};
 
 use crate::{Change, Inode, InodeFlags, OpenChange, READ, Record, RequestContext, State, WRITE};
 
@@ -11,11 +11,13 @@ impl State {
     ///
     /// # Errors
     /// [`Status::AccessDenied`], [`Status::IsDirectory`], [`Status::Invalid`] (no file, or rights
-    /// that nobody has), [`Status::Sealed`], [`Status::Busy`], and as [`State::inode`].
+    /// that nobody has), [`Status::Sealed`], [`Status::Busy`], [`Status::QuotaExceeded`] (its
+    /// ceiling cannot rise as it wants), and as [`State::inode`].
     pub fn prepare_open(&self, cx: &RequestContext<'_>, request: &OpenRequest, record: &mut Record) -> Result<OpenReply> {
         let inode = self.inode(request.handle)?;
         check_judgement(inode, request)?;
-        let reply = self.prepare_open_inode(cx, request.handle, inode, request.rights, request.open_sequence, &request.who, record)?;
+        let (handle, rights, room) = (request.handle, request.rights, request.room.as_ref());
+        let reply = self.prepare_open_inode(cx, handle, inode, rights, request.open_sequence, &request.who, room, record)?;
         check_out(inode, request.rights, request.inline == Some(true))?;
         Ok(reply)
     }
@@ -72,6 +74,7 @@ impl State {
         rights: Rights,
         sequence: u64,
         who: &Credentials,
+        room: Option<&RoomWanted>,
         record: &mut Record,
     ) -> Result<OpenReply> {
         // Also if the client has it open already: that was perhaps another of its users. Its
@@ -91,7 +94,9 @@ impl State {
                 record.changes.push(Change::PutInode { handle, inode: Inode { flags, ..inode } });
             }
         }
-        Ok(OpenReply { state: self.file_state(cx, handle, inode), capability: cx.capability(handle, rights), content_bytes: None })
+        let (capability, ceiling, change) = self.grant(cx, (handle, inode), rights, room)?;
+        record.changes.extend(change);
+        Ok(OpenReply { state: self.file_state(cx, handle, inode), capability, content_bytes: None, ceiling })
     }
 }
 

@@ -181,16 +181,16 @@ impl State {
             changed.flags = written_with(changed.flags, rights);
         }
         record.open = Some(OpenChange::Open { client: cx.client, handle, rights, sequence: request.open_sequence });
-        let opened = |inode: &Inode| OpenReply {
-            state: self.file_state(cx, handle, inode),
-            capability: cx.capability(handle, rights),
-            content_bytes: None,
+        let opened = |inode: &Inode| {
+            let (capability, ceiling, reserves) = self.grant(cx, (handle, inode), rights, None)?;
+            Ok((OpenReply { state: self.file_state(cx, handle, inode), capability, content_bytes: None, ceiling }, reserves))
         };
-        let result = match plan {
-            Some(()) => SizePlan::Truncate(opened(&truncated(&changed))),
-            None => SizePlan::Done(opened(&changed)),
+        let (result, reserves) = match plan {
+            Some(()) => opened(&truncated(&changed)).map(|(reply, reserves)| (SizePlan::Truncate(reply), reserves))?,
+            None => opened(&changed).map(|(reply, reserves)| (SizePlan::Done(reply), reserves))?,
         };
         record.changes.push(Change::PutInode { handle, inode: changed });
+        record.changes.extend(reserves);
         Ok(result)
     }
 }

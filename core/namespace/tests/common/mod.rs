@@ -87,8 +87,17 @@ impl Machine {
     }
 
     pub fn open(&mut self, handle: Handle, rights: Rights, sequence: u64) -> Result<OpenReply> {
-        let request =
-            OpenRequest { handle, rights, truncate: false, open_sequence: sequence, who: ROOT, judged: None, inline: None, content: None };
+        let request = OpenRequest {
+            handle,
+            rights,
+            truncate: false,
+            open_sequence: sequence,
+            who: ROOT,
+            judged: None,
+            inline: None,
+            content: None,
+            room: None,
+        };
         self.change(|state, cx, record| state.prepare_open(cx, &request, record))
     }
 
@@ -230,6 +239,11 @@ pub fn sums(state: &State) -> Vec<UserUsage> {
 /// What each user takes and may take, as the state has counted it.
 pub fn usage(state: &State) -> Vec<UserUsage> {
     state.usage(&UsageRequest { from: 0, to: u32::MAX, who: ROOT }).expect("root may ask").users
+}
+
+/// What each user may take in bytes, and what is reserved.
+pub fn usage_of_bytes(state: &State) -> Option<Vec<UserBytes>> {
+    state.usage(&UsageRequest { from: 0, to: u32::MAX, who: ROOT }).expect("root may ask").bytes
 }
 
 /// What each user takes, by a walk over all inodes.

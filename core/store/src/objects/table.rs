@@ -108,6 +108,14 @@ impl ObjectTable {
         Ok(Some(ObjectRecord::Put { key: plan.key, size_bytes: size_bytes.max(end), mtime, truncate_epoch, extents }))
     }
 
+    /// True if the object would take more than `most` bytes, and more than now, with this record.
+    pub fn grows_beyond(&self, record: &ObjectRecord, most: u64) -> bool {
+        let empty = Object::new();
+        let object = self.objects.get(&record.key()).unwrap_or(&empty);
+        let added = added_blocks(object, record);
+        added > 0 && bytes_of(object.mapped_blocks + added) > most
+    }
+
     /// The record that sets the size of an object. `None` if nothing would change: an object that
     /// does not exist, at size and truncation count 0, or an object that has this size and count
     /// already. Errors: [`ObjectError::TooLarge`].
@@ -352,6 +360,20 @@ fn map_blocks(object: &Object, reservations: &mut Reservations, key: ObjectKey, 
     for (local, blocks) in gaps(first, last, &present) {
         reservations.consume(key, BackedRun { local, disk: disk_of(local), blocks });
         added += blocks;
+    }
+    added
+}
+
+/// Blocks that an object lacks for the extents of a record, which ascend.
+fn added_blocks(object: &Object, record: &ObjectRecord) -> u64 {
+    let ObjectRecord::Put { extents, .. } = record else { return 0 };
+    let (mut added, mut next) = (0, 0);
+    for put in extents.iter().filter(|put| put.len > 0) {
+        let (first, last) = (block_of(put.local_offset).max(next), block_of(put.local_offset + put.len - 1));
+        if first <= last {
+            added += gaps(first, last, &mapped(object, first, last)).iter().map(|(_, blocks)| blocks).sum::<u64>();
+            next = last + 1;
+        }
     }
     added
 }

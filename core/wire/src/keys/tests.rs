@@ -115,6 +115,7 @@ fn a_key_that_only_reads_changes_nothing() {
             judged: None,
             inline: None,
             content: None,
+            room: None,
         })
     };
     assert_eq!(access.check_request(&mut open(Rights::READ), nothing), Ok(()));

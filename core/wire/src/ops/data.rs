@@ -2,7 +2,7 @@
 
 use weft_base::{DataTime, Handle};
 
-use crate::{Capability, wire_struct};
+use crate::{Capability, Ceiling, wire_struct};
 
 wire_struct! {
     /// A contiguous piece of a datafile.
@@ -28,6 +28,10 @@ wire_struct! {
         pub mtime_epoch: u32,
         /// On stable storage before the reply.
         pub sync: bool,
+        optional {
+            /// Given if the capability says so. Beyond it nothing is allocated (`QuotaExceeded`).
+            1 pub ceiling: Ceiling,
+        }
     }
 
     /// Written.
@@ -141,6 +145,10 @@ wire_struct! {
         pub keep_size: bool,
         /// As of a write.
         pub mtime_epoch: u32,
+        optional {
+            /// As of a write.
+            1 pub ceiling: Ceiling,
+        }
     }
 
     /// Asks for the next byte that was written, or was not.

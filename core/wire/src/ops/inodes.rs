@@ -5,7 +5,7 @@ use weft_base::{Attr, Credentials, DataTime, Handle, Result, WallTime};
 
 use super::locks::LocksOfFile;
 use crate::partition::PartitionMap;
-use crate::{Capability, Rights, wire_struct};
+use crate::{Capability, Ceiling, Rights, wire_struct};
 
 wire_struct! {
     /// What a metadata server knows of an object.
@@ -103,7 +103,18 @@ wire_struct! {
             /// The client wants all bytes with the answer, if it gets them by [`ReadInlineRequest`]
             /// otherwise.
             4 pub content: bool,
+            /// The client has the file open, and a data server has allocated nothing more under the
+            /// ceiling that it has (see [`Ceiling`]).
+            6 pub room: RoomWanted,
         }
+    }
+
+    /// A wish for a higher ceiling. One answered with `QuotaExceeded` is not granted.
+    pub struct RoomWanted {
+        /// `Ceiling::file_bytes` that was not enough.
+        pub above_bytes: u64,
+        /// Where the bytes end that are to be written, in the file.
+        pub end_bytes: u64,
     }
 
     /// The open file.
@@ -115,6 +126,9 @@ wire_struct! {
         optional {
             /// The bulk data is so many bytes, all that is in the file at this moment.
             2 pub content_bytes: u32,
+            /// Given if the capability is for writing and the owner of the file has a limit of
+            /// bytes.
+            4 pub ceiling: Ceiling,
         }
     }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use weft_base::{Credentials, FileKind, Handle, WallTime};
 
 use super::inodes::FileState;
-use crate::{Capability, Rights, wire_struct};
+use crate::{Capability, Ceiling, Rights, wire_struct};
 
 wire_struct! {
     /// A directory as the target of a name operation, with the epoch of the partition map by which
@@ -96,6 +96,8 @@ wire_struct! {
         optional {
             /// The client has [`Rights::DELAY`] for this many bytes from the beginning of the file.
             2 pub delay_bytes: u32,
+            /// As of an open.
+            4 pub ceiling: Ceiling,
         }
     }
 

@@ -24,6 +24,23 @@ wire_struct! {
         pub users: Vec<UserUsage>,
         /// There are more, from this one on.
         pub next: Option<u32>,
+        optional {
+            /// Of those among them who are limited in bytes.
+            2 pub bytes: Vec<UserBytes>,
+        }
+    }
+
+    /// What one user may take in bytes.
+    pub struct UserBytes {
+        /// The user.
+        pub uid: u32,
+        /// Bytes beside those that his files take: files that are open for writing may take them.
+        pub reserved: u64,
+        /// Bytes that he may have on this server without asking for more; `None`: the server knows
+        /// of no limit.
+        pub lent: Option<u64>,
+        /// Told by metadata server 0: bytes that he may have in the file system.
+        pub max: Option<u64>,
     }
 
     /// What one user takes on one server, and may take.
@@ -47,6 +64,11 @@ wire_struct! {
         pub uid: u32,
         /// Inodes that he may have in the file system; `None`: as many as he likes.
         pub inodes_max: Option<u64>,
+        optional {
+            /// Bytes that he may have; `None`: as many as he likes. If this is given, his limit of
+            /// inodes stays as it is.
+            1 pub bytes_max: Option<u64>,
+        }
     }
 
     /// The limit is kept.
@@ -63,11 +85,15 @@ wire_struct! {
         pub uid: u32,
         /// Inodes of his on that server, also those that are about to be made.
         pub inodes: u64,
+        optional {
+            /// It asks for bytes instead: so many he wants to have on that server.
+            1 pub bytes: u64,
+        }
     }
 
     /// What it may go by.
     pub struct BorrowReply {
-        /// Inodes that he may have there; `None`: he is not limited.
+        /// Inodes, or bytes, that he may have there; `None`: he is not limited.
         pub inodes_lent: Option<u64>,
     }
 
@@ -77,11 +103,15 @@ wire_struct! {
         pub uid: u32,
         /// He is limited from now on; else he is not any more.
         pub is_limited: bool,
+        optional {
+            /// This is about bytes.
+            1 pub of_bytes: bool,
+        }
     }
 
     /// What is left.
     pub struct RecallReply {
-        /// Inodes that he has there, or may have there if that is more.
+        /// Inodes that he has there; or bytes, with those that are reserved.
         pub inodes: u64,
         /// Some of them are about to go.
         pub is_leaving: bool,

@@ -8,6 +8,7 @@ use weft_rt::Runtime;
 use weft_wire::ops::{ObjectAllocateRequest, ObjectPunchRequest, SetTime};
 use weft_wire::{BULK_BYTES_MAX, Rights};
 
+use super::granted::Granted;
 use super::write::MESSAGES_MAX;
 use crate::flow::Flow;
 use crate::{Client, Fallocate, OpenFile, Result, SetAttr};
@@ -84,7 +85,8 @@ impl<R: Runtime> Client<R> {
         let parts = parts(self.distribution(flow, inode).await?, range, how);
         let running = inode.begin_write();
         let epoch = running.mtime_epoch;
-        let flows = parts.map(|(index, part)| self.change_part(flow, file, index, part, (how, epoch)));
+        let end = range.offset + range.bytes;
+        let flows = parts.map(|(index, part)| self.change_part(flow, file, (index, part), (how, epoch), end));
         let times = Box::pin(run_window(flows, MESSAGES_MAX)).await;
         let outcome = times.into_iter().try_fold(DataTime::NONE, |latest, time| Ok(latest.later(time?)));
         let grows = matches!(how, Fallocate::Reserve { keep_size: false } | Fallocate::Zero { keep_size: false });
@@ -96,11 +98,18 @@ impl<R: Runtime> Client<R> {
         outcome
     }
 
-    async fn change_part(&self, flow: Flow, file: &OpenFile, index: u32, part: LocalRange, how: (Fallocate, u32)) -> Result<DataTime> {
+    async fn change_part(
+        &self,
+        flow: Flow,
+        file: &OpenFile,
+        (index, part): (u32, LocalRange),
+        how: (Fallocate, u32),
+        end: u64,
+    ) -> Result<DataTime> {
         let (inode, LocalRange { offset, bytes }) = (file.inode(), part);
         let (handle, (how, mtime_epoch)) = (inode.handle, how);
         let server = self.data_server(flow, &inode.layout, index).await?;
-        let reply = self.with_capability(flow, inode, Rights::WRITE, async |capability| match how {
+        let reply = self.with_room(flow, inode, end, async |Granted { capability, ceiling }| match how {
             Fallocate::Punch => {
                 let request = ObjectPunchRequest { handle, index, capability, offset, bytes, mtime_epoch };
                 self.call(flow, server, &request).await
@@ -108,7 +117,7 @@ impl<R: Runtime> Client<R> {
             Fallocate::Reserve { keep_size } | Fallocate::Zero { keep_size } => {
                 let zero = matches!(how, Fallocate::Zero { .. });
                 let bytes = u32::try_from(bytes).expect("parts are cut to messages");
-                let request = ObjectAllocateRequest { handle, index, capability, offset, bytes, zero, keep_size, mtime_epoch };
+                let request = ObjectAllocateRequest { handle, index, capability, offset, bytes, zero, keep_size, mtime_epoch, ceiling };
                 self.call(flow, server, &request).await
             }
         });

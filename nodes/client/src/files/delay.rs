@@ -10,8 +10,10 @@ use weft_wire::Rights;
 use weft_wire::ops::OpenRequest;
 
 use super::delayed::{Content, Delayed, Taken};
+use super::granted::Granted;
 use super::open_inode::{OpenInode, State};
 use super::opens::RENEWAL;
+use super::write::How;
 use crate::flow::Flow;
 use crate::{Client, Result};
 
@@ -222,7 +224,8 @@ impl<R: Runtime> Client<R> {
     async fn bring(&self, flow: Flow, inode: &OpenInode, bytes: &Bytes, mtime_epoch: u32) -> Result<DataTime> {
         let whole = [FileRange { offset: 0, bytes: bytes.len() as u64 }];
         let lists = split(self.distribution(flow, inode).await?, &whole).map_err(|status| flow.error(status))?;
-        self.write_messages(flow, inode, lists, &Bulk::Slices(vec![&bytes[..]]), (mtime_epoch, false)).await
+        let how = How { mtime_epoch, sync: false, end: bytes.len() as u64 };
+        self.write_messages(flow, inode, lists, &Bulk::Slices(vec![&bytes[..]]), how).await
     }
 
     /// False if this client, which has not heard its server for a while, has lost the right to
@@ -234,11 +237,20 @@ impl<R: Runtime> Client<R> {
         }
         let ticket = self.inner.opens.begin();
         let (handle, open_sequence, rights) = (inode.handle, ticket.sequence, Rights::WRITE.with(Rights::DELAY));
-        let request =
-            OpenRequest { handle, rights, truncate: false, open_sequence, who: RENEWAL, judged: None, inline: None, content: None };
+        let request = OpenRequest {
+            handle,
+            rights,
+            truncate: false,
+            open_sequence,
+            who: RENEWAL,
+            judged: None,
+            inline: None,
+            content: None,
+            room: None,
+        };
         match self.call(flow, server, &request).await {
             Ok(reply) => {
-                self.inner.opens.renewed(&ticket, inode, rights, reply.capability);
+                self.inner.opens.renewed(&ticket, inode, rights, Granted { capability: reply.capability, ceiling: reply.ceiling });
                 Ok(true)
             }
             Err(error) if error.status == Status::CapabilityRefused => Ok(false),

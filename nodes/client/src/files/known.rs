@@ -64,7 +64,7 @@ impl<R: Runtime> Client<R> {
 
     pub(super) async fn announce_inode(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
         let _passage = self.enter(inode).await;
-        if inode.is_unannounced() { self.renew_inside(flow, inode).await } else { Ok(()) }
+        if inode.is_unannounced() { self.renew_inside(flow, inode, None).await } else { Ok(()) }
     }
 
     /// Announces a file whose content its server has, and gives that, if it is not announced.

@@ -9,6 +9,7 @@ mod delay;
 mod delayed;
 mod distribution;
 mod gaps;
+mod granted;
 mod known;
 mod open_inode;
 mod open_table;
@@ -16,6 +17,7 @@ mod opens;
 mod put;
 mod read;
 mod reclaim;
+mod renewals;
 mod reports;
 mod seek;
 #[cfg(test)]

@@ -25,6 +25,7 @@ use weft_wire::{Capability, Rights};
 use super::appending::Appending;
 use super::delayed::Delayed;
 use super::gaps::Gaps;
+use super::granted::Granted;
 use super::unreported::{Reported, Unreported};
 use crate::gate::Gate;
 
@@ -71,7 +72,7 @@ pub(super) struct State {
     /// The newest open whose reply is here.
     open_sequence: u64,
     read_capability: Option<Capability>,
-    write_capability: Option<Capability>,
+    write_granted: Option<Granted>,
     epoch: u32,
     /// The latest epoch of the time of the last change that was heard of.
     pub(super) mtime_epoch: u32,
@@ -158,7 +159,7 @@ impl OpenInode {
     }
 
     /// A local open was granted, with these attributes. Called with the table locked.
-    pub(super) fn opened(&self, sequence: u64, rights: Rights, attr: &Attr, capability: Capability) {
+    pub(super) fn opened(&self, sequence: u64, rights: Rights, attr: &Attr, granted: Granted) {
         if !attr.is_inline() {
             self.is_inline.store(false, Ordering::Release);
         }
@@ -168,7 +169,7 @@ impl OpenInode {
         state.readers += u32::from(rights.contains(Rights::READ));
         state.writers += u32::from(rights.contains(Rights::WRITE));
         state.lockers += u32::from(rights.contains(Rights::LOCK));
-        state.granted(sequence, rights, capability);
+        state.granted(sequence, rights, granted);
     }
 
     /// It was opened for reading without telling the server. Called with the table locked.
@@ -198,8 +199,8 @@ impl OpenInode {
     }
 
     /// The server granted again what is open here. Called with the table locked.
-    pub(super) fn renewed(&self, sequence: u64, rights: Rights, capability: Capability) {
-        self.lock().granted(sequence, rights, capability);
+    pub(super) fn renewed(&self, sequence: u64, rights: Rights, granted: Granted) {
+        self.lock().granted(sequence, rights, granted);
     }
 
     /// A local open ends.
@@ -227,15 +228,14 @@ impl OpenInode {
         state.readers == 0 && state.writers == 0 && state.held == Rights::default() && state.unreported.is_none() && !state.is_reporting
     }
 
-    /// The capability for one right.
-    pub(super) fn capability(&self, right: Rights) -> Option<Capability> {
+    /// What is shown for one right, or any for none.
+    pub(super) fn granted(&self, right: Rights) -> Option<Granted> {
         let state = self.lock();
-        if right.contains(Rights::WRITE) { state.write_capability } else { state.read_capability }
-    }
-
-    /// A capability of any right.
-    pub(super) fn any_capability(&self) -> Option<Capability> {
-        self.lock().any_capability()
+        if right == Rights::WRITE {
+            return state.write_granted;
+        }
+        let capability = if right == Rights::READ { state.read_capability } else { state.any_capability() };
+        capability.map(|capability| Granted { capability, ceiling: None })
     }
 
     /// Takes what the server has to hear. `None`: it knows everything. Called with the table
@@ -474,17 +474,15 @@ impl State {
         (self.unreported, self.own_end, self.size) = (None, 0, 0);
     }
 
-    fn granted(&mut self, sequence: u64, rights: Rights, capability: Capability) {
+    fn granted(&mut self, sequence: u64, rights: Rights, granted: Granted) {
         self.held = self.held.with(rights);
         self.open_sequence = self.open_sequence.max(sequence);
-        for (right, slot) in [(Rights::READ, &mut self.read_capability), (Rights::WRITE, &mut self.write_capability)] {
-            if capability.rights.contains(right) {
-                *slot = Some(capability);
-            }
-        }
+        let shown = |right| granted.capability.rights.contains(right).then_some(granted);
+        self.read_capability = shown(Rights::READ).map(|granted| granted.capability).or(self.read_capability);
+        self.write_granted = shown(Rights::WRITE).or(self.write_granted);
     }
 
     fn any_capability(&self) -> Option<Capability> {
-        self.write_capability.or(self.read_capability)
+        self.write_granted.map(|granted| granted.capability).or(self.read_capability)
     }
 }

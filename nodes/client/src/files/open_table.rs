@@ -20,8 +20,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use weft_base::{Attr, Credentials, FastMap, FastSet, Handle, Layout, ServerId, Status};
 use weft_call::Sequences;
-use weft_wire::{Capability, Rights};
+use weft_wire::Rights;
 
+use super::granted::Granted;
 use super::open_inode::{OpenInode, Report};
 
 /// From this many files on, those closed too long ago to matter are dropped before another is
@@ -186,22 +187,22 @@ impl OpenTable {
 
     /// The open was granted. `None`: a close or a restart of the server has overtaken it; it must
     /// be done again.
-    pub(super) fn opened(&self, ticket: &OpenTicket<'_>, rights: Rights, attr: &Attr, capability: Capability) -> Option<Arc<OpenFile>> {
+    pub(super) fn opened(&self, ticket: &OpenTicket<'_>, rights: Rights, attr: &Attr, granted: Granted) -> Option<Arc<OpenFile>> {
         let mut state = self.lock();
         let closed = state.closed.get(&attr.handle).is_some_and(|closed| *closed >= ticket.sequence);
         if closed || state.reclaims != ticket.reclaims {
             return None;
         }
         let inode = self.inode_in(&mut state, attr);
-        inode.opened(ticket.sequence, rights, attr, capability);
+        inode.opened(ticket.sequence, rights, attr, granted);
         self.announced(&mut state, &inode);
         Some(Arc::new(OpenFile::new(inode, rights)))
     }
 
     /// The server granted again what a file has open.
-    pub(super) fn renewed(&self, ticket: &OpenTicket<'_>, inode: &OpenInode, rights: Rights, capability: Capability) {
+    pub(super) fn renewed(&self, ticket: &OpenTicket<'_>, inode: &OpenInode, rights: Rights, granted: Granted) {
         let mut state = self.lock();
-        inode.renewed(ticket.sequence, rights, capability);
+        inode.renewed(ticket.sequence, rights, granted);
         self.announced(&mut state, inode);
     }
 

@@ -10,11 +10,12 @@ use bytes::Bytes;
 use weft_base::{Attr, Credentials, FileKind, Handle, Status, check_name};
 use weft_call::{both, run_window};
 use weft_layout::{FILE_BYTES_MAX, local_bytes};
-use weft_rt::{Bulk, FaultPoint, Runtime};
+use weft_rt::{FaultPoint, Runtime};
 use weft_wire::ops::{CreateReply, CreateRequest, DirTarget, Judged, ObjectSyncRequest, OpenRequest, SyncMetaRequest};
 use weft_wire::{LeaseScope, Rights};
 
 use super::appending::AGAIN_NS;
+use super::granted::Granted;
 use super::open_inode::OpenInode;
 use crate::flow::Flow;
 use crate::gate::Passage;
@@ -116,7 +117,7 @@ impl<R: Runtime> Client<R> {
         if grant.scope == LeaseScope::All {
             self.inner.knowledge.made_name(done, (dir, grant.server), name, (reply.handle, reply.kind), reply.state.as_ref());
         }
-        let CreateReply { created, handle, kind, state, capability, delay_bytes, .. } = reply;
+        let CreateReply { created, handle, kind, state, capability, delay_bytes, ceiling, .. } = reply;
         match kind {
             FileKind::File => {}
             FileKind::Directory => return Err(flow.error(Status::IsDirectory)),
@@ -134,7 +135,9 @@ impl<R: Runtime> Client<R> {
         }
         let truncate = options.truncate && !created;
         let file = match (&state, capability) {
-            (Some(state), Some(capability)) => self.inner.opens.opened(&ticket, options.rights, &state.attr, capability),
+            (Some(state), Some(capability)) => {
+                self.inner.opens.opened(&ticket, options.rights, &state.attr, Granted { capability, ceiling })
+            }
             _ => None,
         };
         let (Some(state), Some(file)) = (state, file) else {
@@ -241,7 +244,7 @@ impl<R: Runtime> Client<R> {
             let asked = self.asking();
             let (open_sequence, who, judged) = (ticket.sequence, who.clone(), judged.clone());
             let inline = (!truncate && !rights.contains(Rights::WRITE)).then_some(true);
-            let request = OpenRequest { handle, rights, truncate, open_sequence, who, judged, inline, content: None };
+            let request = OpenRequest { handle, rights, truncate, open_sequence, who, judged, inline, content: None, room: None };
             let reply = match self.call(flow, server, &request).await {
                 Err(error) if error.status == Status::OthersWrite && rights.contains(Rights::APPEND) => {
                     rights = rights.without(Rights::APPEND);
@@ -257,7 +260,8 @@ impl<R: Runtime> Client<R> {
             if let Some(change) = change {
                 change.done(Effect::Object);
             }
-            let Some(file) = self.inner.opens.opened(&ticket, rights, &reply.state.attr, reply.capability) else { continue };
+            let granted = Granted { capability: reply.capability, ceiling: reply.ceiling };
+            let Some(file) = self.inner.opens.opened(&ticket, rights, &reply.state.attr, granted) else { continue };
             drop(ticket);
             if before.as_ref().is_some_and(|before| Arc::ptr_eq(before, file.inode())) {
                 file.inode().truncated(&reply.state.attr, writes_before);
@@ -405,60 +409,6 @@ impl<R: Runtime> Client<R> {
             .await
         });
         run_window(syncs, self.options().window).await.into_iter().collect()
-    }
-
-    /// Runs a request to a data server with a capability for `right` (none: of any right), once
-    /// more with a new one if it has expired.
-    pub(super) async fn with_capability<T>(
-        &self,
-        flow: Flow,
-        inode: &OpenInode,
-        right: Rights,
-        request: impl AsyncFn(weft_wire::Capability) -> Result<T>,
-    ) -> Result<T> {
-        let pick = || if right == Rights::default() { inode.any_capability() } else { inode.capability(right) };
-        for _ in 0..OPEN_TRIES {
-            let Some(capability) = pick() else {
-                if !inode.is_unannounced() {
-                    return Err(flow.error(Status::AccessDenied));
-                }
-                self.announce_inode(flow, inode).await?;
-                continue;
-            };
-            match request(capability).await {
-                Err(error) if error.status == Status::CapabilityExpired => {
-                    let _passage = self.enter(inode).await;
-                    if pick() == Some(capability) {
-                        self.renew_inside(flow, inode).await?;
-                    }
-                }
-                outcome => return outcome,
-            }
-        }
-        Err(flow.error(Status::CapabilityExpired))
-    }
-
-    /// Opens again what is open here, for a new capability. The caller is inside the gate of the
-    /// file.
-    pub(super) async fn renew_inside(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
-        self.renew_with_content(flow, inode, None).await.map(drop)
-    }
-
-    /// The same; with `content` all bytes of the file too, if its server has them.
-    pub(super) async fn renew_with_content(&self, flow: Flow, inode: &OpenInode, content: Option<bool>) -> Result<Option<Bytes>> {
-        let (rights, who) = inode.renewal();
-        if rights == Rights::default() {
-            return Err(flow.error(Status::CapabilityExpired));
-        }
-        let who = who.unwrap_or(RENEWAL);
-        let server = self.owner(flow, inode.handle).await?;
-        let ticket = self.inner.opens.begin();
-        let (handle, open_sequence) = (inode.handle, ticket.sequence);
-        let inline = inode.is_inline().then_some(true);
-        let request = OpenRequest { handle, rights, truncate: false, open_sequence, who, judged: None, inline, content };
-        let (reply, bulk) = self.call_with_bulk(flow, server, &request, Bulk::None).await?;
-        self.inner.opens.renewed(&ticket, inode, rights, reply.capability);
-        Ok(reply.content_bytes.filter(|bytes| u64::from(*bytes) == bulk.len()).map(|_| bulk.to_bytes()))
     }
 }
 

@@ -8,6 +8,7 @@ use weft_base::{Attr, Credentials, Handle, Status};
 use weft_rt::Runtime;
 use weft_wire::ops::CreateRequest;
 
+use super::granted::Granted;
 use super::opens::file_request;
 use crate::flow::Flow;
 use crate::names::By;
@@ -41,7 +42,9 @@ impl<R: Runtime> Client<R> {
                 _ => error,
             })?;
             let (Some(state), Some(capability)) = (reply.state, reply.capability) else { return Err(flow.error(Status::BadMessage)) };
-            if let Some(file) = self.inner.opens.opened(&ticket, options.rights, &state.attr, capability) {
+            if let Some(file) =
+                self.inner.opens.opened(&ticket, options.rights, &state.attr, Granted { capability, ceiling: reply.ceiling })
+            {
                 drop(ticket);
                 self.opened_to_append(Flow { handle: reply.handle, ..flow }, &file, options.rights, 0).await;
                 return Ok((state.attr, file));

@@ -10,6 +10,7 @@ use weft_wire::ops::{Piece, WriteRequest};
 use weft_wire::{BULK_BYTES_MAX, Rights};
 
 use super::delayed::Taken;
+use super::granted::Granted;
 use super::open_inode::OpenInode;
 use crate::flow::Flow;
 use crate::{Client, OpenFile, Result};
@@ -25,6 +26,15 @@ const LONE_BYTES: u64 = 512 << 10;
 /// Most messages of one call in flight; with 8 MiB in each this bounds what waits in queues.
 pub(crate) const MESSAGES_MAX: usize = 32;
 
+/// How the messages of one write are made.
+#[derive(Clone, Copy)]
+pub(super) struct How {
+    pub(super) mtime_epoch: u32,
+    pub(super) sync: bool,
+    /// Where it ends in the file.
+    pub(super) end: u64,
+}
+
 impl<R: Runtime> Client<R> {
     /// Writes `data` at a byte offset of the file. The data is at its data servers when this
     /// returns, and visible to everybody; it is on stable storage as the durability of the file
@@ -32,8 +42,8 @@ impl<R: Runtime> Client<R> {
     ///
     /// # Errors
     /// [`Status::AccessDenied`] if the file is not open for writing, [`Status::FileTooBig`],
-    /// [`Status::NoSpace`], servers that do not answer. Parts of the data may then have been
-    /// written.
+    /// [`Status::NoSpace`], [`Status::QuotaExceeded`], servers that do not answer. Parts of the
+    /// data may then have been written.
     pub async fn write(&self, file: &OpenFile, offset: u64, data: Bulk<'_>) -> Result<()> {
         let bytes = data.len();
         self.write_list(file, &[(offset, bytes)], data).await
@@ -82,7 +92,8 @@ impl<R: Runtime> Client<R> {
         file_end(last.offset, last.bytes).map_err(|status| flow.error(status))?;
         let inode = file.inode();
         let running = inode.begin_write();
-        let outcome = self.write_messages(flow, inode, lists, &data, (running.mtime_epoch, sync)).await;
+        let how = How { mtime_epoch: running.mtime_epoch, sync, end: last.offset + last.bytes };
+        let outcome = self.write_messages(flow, inode, lists, &data, how).await;
         inode.end_write(running, &ranges, outcome.as_ref().ok().copied());
         outcome.map(drop)
     }
@@ -107,7 +118,7 @@ impl<R: Runtime> Client<R> {
         inode: &OpenInode,
         lists: Vec<DatafileList>,
         data: &Bulk<'_>,
-        how: (u32, bool),
+        how: How,
     ) -> Result<DataTime> {
         let bytes_max = if lists.len() == 1 { LONE_BYTES } else { BULK_BYTES_MAX as u64 };
         let mut messages = lists.into_iter().flat_map(|list| list.cut(bytes_max, PIECES_MAX, SLICES_MAX));
@@ -119,21 +130,14 @@ impl<R: Runtime> Client<R> {
         times.into_iter().try_fold(DataTime::NONE, |latest, time| Ok(latest.later(time?)))
     }
 
-    async fn write_message(
-        &self,
-        flow: Flow,
-        inode: &OpenInode,
-        list: DatafileList,
-        data: &Bulk<'_>,
-        how: (u32, bool),
-    ) -> Result<DataTime> {
+    async fn write_message(&self, flow: Flow, inode: &OpenInode, list: DatafileList, data: &Bulk<'_>, how: How) -> Result<DataTime> {
         let StripeIndex(index) = list.index;
-        let (mtime_epoch, sync) = how;
+        let How { mtime_epoch, sync, end } = how;
         let server = self.data_server(flow, &inode.layout, index).await?;
         let bulk = cut_bulk(data, &list.slices);
         let pieces = pieces_of(&list);
-        let reply = self.with_capability(flow, inode, Rights::WRITE, async |capability| {
-            let request = WriteRequest { handle: inode.handle, index, capability, pieces: pieces.clone(), mtime_epoch, sync };
+        let reply = self.with_room(flow, inode, end, async |Granted { capability, ceiling }| {
+            let request = WriteRequest { handle: inode.handle, index, capability, pieces: pieces.clone(), mtime_epoch, sync, ceiling };
             self.call_with_bulk(flow, server, &request, bulk.clone()).await
         });
         Ok(reply.await?.0.mtime)

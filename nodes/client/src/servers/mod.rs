@@ -16,6 +16,7 @@ use crate::flow::Flow;
 use crate::{Client, ClientOptions, Result};
 
 use maps::Maps;
+pub use quotas::QuotaUsage;
 pub use space::DataSpace;
 
 /// The servers of a file system, as one client asks them.

@@ -108,6 +108,11 @@ impl Deref for World {
 impl World {
     /// A file system with so many servers and this stripe size.
     pub(crate) fn new(meta: u16, data: u16, stripe_bytes: u32) -> World {
+        World::under(Durability::Sync, meta, data, stripe_bytes)
+    }
+
+    /// The same under another contract.
+    pub(crate) fn under(durability: Durability, meta: u16, data: u16, stripe_bytes: u32) -> World {
         let mut profile = Profile::instant();
         (profile.net.latency_ns, profile.net.jitter_ns) = (LATENCY, 0);
         let disk = &mut profile.disk;
@@ -117,7 +122,7 @@ impl World {
         let key = ClusterKey([3; 32]);
         let serving = |server| ServingConfig {
             create: true,
-            durability: Durability::Sync,
+            durability,
             journal_segment_bytes: SEGMENT,
             ..ServingConfig::new(server, map.clone(), key.clone())
         };
@@ -190,6 +195,16 @@ impl World {
         let node = control.node_of(server).expect("the server is one of the map");
         move || {
             control.crash(node);
+            control.restart(node);
+        }
+    }
+
+    /// What makes the machine of a server lose power and start again.
+    pub(crate) fn power_cutter(&self, server: ServerId) -> impl Fn() + use<> {
+        let control = self.sim.control();
+        let node = control.node_of(server).expect("the server is one of the map");
+        move || {
+            control.power_cut(node);
             control.restart(node);
         }
     }

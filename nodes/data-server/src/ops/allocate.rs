@@ -7,7 +7,7 @@ use weft_base::{Payload, Result, Status};
 use weft_rt::ServerRuntime;
 use weft_store::objects::{OBJECT_BYTES_MAX, ObjectKey};
 use weft_wire::ops::{ObjectAllocateRequest, Piece};
-use weft_wire::{BULK_BYTES_MAX, Header, Rights};
+use weft_wire::{BULK_BYTES_MAX, Header};
 
 use super::punch::changed_nothing;
 use super::write::{answer, write_pieces};
@@ -18,17 +18,17 @@ use crate::state::Server;
 /// Allocates the bytes. `executed`: the same request was executed before.
 ///
 /// # Errors
-/// [`Status::NoSpace`], then some of them may have their place; [`Status::Invalid`] for no bytes,
-/// [`Status::TooBig`] for more than a write may have, [`Status::FileTooBig`] behind the largest
-/// object.
+/// [`Status::NoSpace`] or [`Status::QuotaExceeded`], then some of them may have their place;
+/// [`Status::Invalid`] for no bytes, [`Status::TooBig`] for more than a write may have,
+/// [`Status::FileTooBig`] behind the largest object.
 pub async fn allocate<R: ServerRuntime>(
     server: &Server<R>,
     header: &Header,
     request: &ObjectAllocateRequest,
     executed: bool,
 ) -> Result<Done> {
-    server.authorize(&request.capability, request.handle, header.request.client, Rights::WRITE)?;
     let key = object(request.handle, request.index)?;
+    let most = server.authorize_growth(&request.capability, request.ceiling.as_ref(), (key, header.request.client))?;
     let end = request.offset.checked_add(u64::from(request.bytes)).filter(|end| *end <= OBJECT_BYTES_MAX).ok_or(Status::FileTooBig)?;
     match u64::from(request.bytes) {
         0 => return Err(Status::Invalid),
@@ -38,7 +38,7 @@ pub async fn allocate<R: ServerRuntime>(
     if !executed {
         let size = server.objects.table.borrow().stat(key).map_or(0, |stat| stat.size_bytes);
         let end = if request.keep_size { end.min(size) } else { end };
-        fill(server, header, key, (request.offset, end), request).await?;
+        fill(server, header, key, (request.offset, end), (request, most)).await?;
     }
     Ok(answer(server, key, false))
 }
@@ -49,7 +49,7 @@ async fn fill<R: ServerRuntime>(
     header: &Header,
     key: ObjectKey,
     (mut at, end): (u64, u64),
-    request: &ObjectAllocateRequest,
+    (request, most): (&ObjectAllocateRequest, u64),
 ) -> Result<()> {
     let mut has_written = false;
     while at < end {
@@ -61,7 +61,7 @@ async fn fill<R: ServerRuntime>(
         let Some(last) = pieces.last() else { break };
         let bytes: u64 = pieces.iter().map(|piece| u64::from(piece.bytes)).sum();
         let zeros = Payload::Real(BytesMut::zeroed(bytes as usize).freeze());
-        write_pieces(&server.objects, header, key, &pieces, &zeros, request.mtime_epoch).await?;
+        write_pieces(&server.objects, header, key, &pieces, &zeros, (request.mtime_epoch, most)).await?;
         at = last.offset + u64::from(last.bytes);
         has_written = true;
     }

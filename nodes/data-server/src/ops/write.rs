@@ -5,7 +5,7 @@ use weft_base::{DataTime, Payload, Result, Status};
 use weft_rt::{ServerRuntime, Work};
 use weft_store::objects::{ObjectKey, ObjectRecord, ObjectTable, WritePlan};
 use weft_wire::ops::{Piece, WriteReply, WriteRequest};
-use weft_wire::{Header, Op, Rights};
+use weft_wire::{Header, Op};
 
 use super::{PLANS_MAX, check_pieces, object, when_written};
 use crate::done::Done;
@@ -23,10 +23,10 @@ pub async fn write<R: ServerRuntime>(
     if check_pieces(&request.pieces)? != bulk.len() {
         return Err(Status::BadMessage);
     }
-    server.authorize(&request.capability, request.handle, header.request.client, Rights::WRITE)?;
     let key = object(request.handle, request.index)?;
+    let most = server.authorize_growth(&request.capability, request.ceiling.as_ref(), (key, header.request.client))?;
     if !executed {
-        write_pieces(&server.objects, header, key, &request.pieces, &bulk, request.mtime_epoch).await?;
+        write_pieces(&server.objects, header, key, &request.pieces, &bulk, (request.mtime_epoch, most)).await?;
     }
     Ok(answer(server, key, request.sync))
 }
@@ -39,23 +39,25 @@ pub(super) fn answer<R: ServerRuntime>(server: &Server<R>, key: ObjectKey, sync:
 }
 
 /// Writes data into pieces of a datafile, again if the datafile has changed its place meanwhile.
+/// `how`: the epoch of its time, and the bytes that the datafile may take.
 ///
 /// # Errors
-/// Why it is impossible; some of it may have been written.
+/// [`Status::QuotaExceeded`] if it would take more; otherwise why it is impossible. Some of it may
+/// have been written.
 pub(super) async fn write_pieces<R: ServerRuntime>(
     objects: &Objects<R>,
     header: &Header,
     key: ObjectKey,
     pieces: &[Piece],
     bulk: &Payload,
-    epoch: u32,
+    how: (u32, u64),
 ) -> Result<()> {
     for _ in 0..PLANS_MAX {
         if objects.is_removed(key) {
             return Err(Status::Stale);
         }
         let ticket = objects.table.borrow_mut().begin_io();
-        let outcome = attempt(objects, header, key, pieces, bulk, epoch).await;
+        let outcome = attempt(objects, header, key, pieces, bulk, how).await;
         objects.table.borrow_mut().end_io(ticket);
         if outcome != Err(Status::Conflict) {
             return outcome;
@@ -75,10 +77,17 @@ async fn attempt<R: ServerRuntime>(
     key: ObjectKey,
     pieces: &[Piece],
     bulk: &Payload,
-    epoch: u32,
+    (epoch, most): (u32, u64),
 ) -> Result<()> {
     let plans = plan(objects, key, pieces)?;
-    let recorded = |table: &ObjectTable| record(table, &plans, time_of_write(table, key, epoch, objects));
+    let recorded = |table: &ObjectTable| {
+        let record = record(table, &plans, time_of_write(table, key, epoch, objects))?;
+        let is_beyond = most < u64::MAX && record.as_ref().is_some_and(|record| table.grows_beyond(record, most));
+        if is_beyond { Err(Status::QuotaExceeded) } else { Ok(record) }
+    };
+    if most < u64::MAX {
+        recorded(&objects.table.borrow())?;
+    }
     // Asked before the data is written, so that a refused write has changed nothing.
     if objects.is_short_of_room() {
         let growth = recorded(&objects.table.borrow())?.filter(|record| !is_only_time(record));

@@ -190,6 +190,7 @@ impl Peer {
             pieces: pieces.iter().map(|(offset, bytes)| Piece { offset: *offset, bytes: *bytes }).collect(),
             mtime_epoch: 0,
             sync,
+            ceiling: None,
         }
     }
 
@@ -267,7 +268,17 @@ impl Peer {
 
     pub fn allocate_request(&self, handle: u64, offset: u64, bytes: u32, zero: bool, keep_size: bool) -> ObjectAllocateRequest {
         let capability = self.capability(handle, Rights::WRITE);
-        ObjectAllocateRequest { handle: Handle(handle), index: 0, capability, offset, bytes, zero, keep_size, mtime_epoch: 0 }
+        ObjectAllocateRequest {
+            handle: Handle(handle),
+            index: 0,
+            capability,
+            offset,
+            bytes,
+            zero,
+            keep_size,
+            mtime_epoch: 0,
+            ceiling: None,
+        }
     }
 
     pub fn truncate_request(&self, handle: u64, size: u64, truncate_epoch: u32) -> ObjectTruncateRequest {

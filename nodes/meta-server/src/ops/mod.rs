@@ -150,6 +150,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             if rights == Rights::default() {
                 continue;
             }
+            if rights.contains(Rights::WRITE) {
+                self.state.borrow().reserve_again(handle, &mut record);
+            }
             record.open = Some(OpenChange::Open { client, handle, rights, sequence });
             self.change(&mut record);
         }

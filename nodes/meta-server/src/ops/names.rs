@@ -212,7 +212,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 Err(Status::Conflict | Status::Busy) => {}
                 // Here; another server has borrowed before it has refused.
                 Err(Status::QuotaExceeded) if self.state.borrow().lacks_allowance(maker) => {
-                    self.borrow(maker, deadline).await?;
+                    self.borrow_inodes(maker, deadline).await?;
                     continue;
                 }
                 // The client asks again.

@@ -56,6 +56,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if self.may_be_excluded(header.request.client, request.handle, request.rights) {
             return Err(Status::Busy);
         }
+        if request.room.is_some() && !request.truncate {
+            return Ok(self.start_flow(peer, header, Rc::clone(self).open_with_room(*header, request)));
+        }
         if !request.truncate {
             let mut opened = None;
             let step = self.local(header, |state, cx, record| {

@@ -12,7 +12,7 @@ use weft_wire::handshake::{
     ANY_SERVER, Challenge, ClientHandshake, Hello, NONCE_BYTES, Proof, RegionAnswer, RegionOffer, ServerHandshake, Welcome,
 };
 use weft_wire::ops::*;
-use weft_wire::{Capability, ClusterKey, Flags, Header, KeyRing, NameKey, Rights, Wire, crc32c};
+use weft_wire::{ClusterKey, Flags, Header, KeyRing, NameKey, Rights, Wire, crc32c};
 
 /// Bytes of a request of zeros, at most.
 const ZEROS_MAX: usize = 512;
@@ -39,11 +39,6 @@ impl Subject {
     /// The one of the committed corpus.
     pub fn fixed() -> Subject {
         Subject { dir: ROOT_HANDLE, file: Handle(42), client: ClientId(7), key: ClusterKey([3; 32]), expires: WallTime(1 << 60) }
-    }
-
-    /// A capability for the file.
-    pub fn capability(&self, rights: Rights) -> Capability {
-        Capability::sign(&self.key, self.file, self.client, rights, self.expires)
     }
 }
 
@@ -167,6 +162,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
             judged: None,
             inline: Some(true),
             content: Some(true),
+            room: Some(RoomWanted { above_bytes: 4 << 20, end_bytes: 5 << 20 }),
         }),
         Request::Close(CloseRequest {
             handle,
@@ -348,7 +344,8 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         with_number(Op::Lookup, &LookupReply { handle, kind, state: state_given.clone() }.to_bytes()),
         with_number(
             Op::Create,
-            &CreateReply { created: true, handle, kind, state: state_given.clone(), capability, dir, delay_bytes: Some(9) }.to_bytes(),
+            &CreateReply { created: true, handle, kind, state: state_given.clone(), capability, dir, delay_bytes: Some(9), ceiling: None }
+                .to_bytes(),
         ),
         with_number(Op::Mkdir, &MkdirReply { state: state.clone(), dir }.to_bytes()),
         with_number(Op::Unlink, &UnlinkReply { handle, dir }.to_bytes()),
@@ -369,7 +366,11 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         with_number(Op::GiveNames, &GiveNamesReply { names: 256 }.to_bytes()),
         with_number(Op::GetAttr, &state.to_bytes()),
         with_number(Op::GetAttrMany, &GetAttrManyReply { states: vec![Ok(state.clone()), Err(Status::Stale)] }.to_bytes()),
-        with_number(Op::Open, &OpenReply { state, capability: about.capability(Rights::WRITE), content_bytes: Some(7) }.to_bytes()),
+        with_number(
+            Op::Open,
+            &OpenReply { state, capability: about.capability(Rights::WRITE), content_bytes: Some(7), ceiling: Some(about.ceiling()) }
+                .to_bytes(),
+        ),
         with_number(Op::Readlink, &ReadlinkReply { target: Bytes::from_static(b"where") }.to_bytes()),
         with_number(Op::Strips, &StripsReply { strips: Bytes::from_static(b"strips:0:4096") }.to_bytes()),
         with_number(Op::ReadInline, &ReadInlineReply { content: Some(Bytes::from_static(b"content")) }.to_bytes()),

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use weft_base::{ClientId, Handle, Result, ServerId};
-use weft_namespace::{Change, PartitionInode};
+use weft_namespace::{Change, InodeFlags, PartitionInode};
 use weft_wire::ops::{MovedName, TxId};
 use weft_wire::{Reader, Wire};
 
@@ -23,6 +23,9 @@ mod kind {
     pub(super) const PARTITION: u8 = 12;
     pub(super) const LIMIT: u8 = 13;
     pub(super) const LOAN: u8 = 14;
+    pub(super) const BYTE_LIMIT: u8 = 15;
+    pub(super) const BYTE_LOAN: u8 = 16;
+    pub(super) const CEILING: u8 = 17;
 }
 
 /// What a change does to a database.
@@ -54,9 +57,17 @@ pub(crate) fn rows_of(change: &Change, mut put: impl FnMut(Owner, RowChange)) {
     use Owner::{Object, Server};
     use RowChange::{Delete, DeleteRange, Put, Touch};
     match change {
-        Change::PutInode { handle, .. } => put(Server, Put(of_handle(kind::INODE, *handle), value(change))),
+        Change::PutInode { handle, inode } => {
+            put(Server, Put(of_handle(kind::INODE, *handle), value(change)));
+            // Whoever wrote to it has closed it.
+            if inode.flags.has(InodeFlags::HAS_DATA) && !inode.flags.has(InodeFlags::WRITING) {
+                put(Server, Delete(of_handle(kind::CEILING, *handle)));
+            }
+        }
+        Change::PutCeiling { handle, .. } => put(Server, Put(of_handle(kind::CEILING, *handle), value(change))),
         Change::DeleteInode { handle } => {
             put(Server, Delete(of_handle(kind::INODE, *handle)));
+            put(Server, Delete(of_handle(kind::CEILING, *handle)));
             all_of_object(*handle, &mut put);
         }
         Change::PutPartition { dir, .. } => put(Server, Put(of_handle(kind::PARTITION, *dir), value(change))),
@@ -97,10 +108,10 @@ pub(crate) fn rows_of(change: &Change, mut put: impl FnMut(Owner, RowChange)) {
         Change::DeleteHolder { client } => put(Server, Delete(of_holder(*client))),
         // Contents are nothing that these engines keep.
         Change::PutContent { .. } => {}
-        Change::PutLimit { uid, .. } => put(Server, Put([&[kind::LIMIT][..], &uid.to_be_bytes()].concat(), value(change))),
-        Change::PutLoan { uid, server, .. } => {
-            put(Server, Put([&[kind::LOAN][..], &uid.to_be_bytes(), &server.0.to_be_bytes()].concat(), value(change)));
-        }
+        Change::PutLimit { uid, .. } => put(Server, Put(of_user(kind::LIMIT, *uid), value(change))),
+        Change::PutByteLimit { uid, .. } => put(Server, Put(of_user(kind::BYTE_LIMIT, *uid), value(change))),
+        Change::PutLoan { uid, server, .. } => put(Server, Put(of_loan(kind::LOAN, *uid, *server), value(change))),
+        Change::PutByteLoan { uid, server, .. } => put(Server, Put(of_loan(kind::BYTE_LOAN, *uid, *server), value(change))),
         Change::PutCounter { .. } => put(Server, Put(vec![kind::COUNTER], value(change))),
     }
 }
@@ -165,6 +176,14 @@ fn value(change: &Change) -> Vec<u8> {
 
 fn of_handle(kind: u8, handle: Handle) -> Vec<u8> {
     [&[kind][..], &handle.0.to_be_bytes()].concat()
+}
+
+fn of_user(kind: u8, uid: u32) -> Vec<u8> {
+    [&[kind][..], &uid.to_be_bytes()].concat()
+}
+
+fn of_loan(kind: u8, uid: u32, server: ServerId) -> Vec<u8> {
+    [&of_user(kind, uid)[..], &server.0.to_be_bytes()].concat()
 }
 
 fn of_name(kind: u8, handle: Handle, name: &[u8]) -> Vec<u8> {

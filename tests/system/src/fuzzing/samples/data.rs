@@ -1,9 +1,21 @@
 //! Requests to data servers that reach far.
 
-use weft_wire::Rights;
 use weft_wire::ops::*;
+use weft_wire::{Capability, Ceiling, Rights};
 
 use super::Subject;
+
+impl Subject {
+    /// A capability for the file.
+    pub fn capability(&self, rights: Rights) -> Capability {
+        Capability::sign(&self.key, self.file, self.client, rights, self.expires)
+    }
+
+    /// A ceiling for a capability for writing.
+    pub fn ceiling(&self) -> Ceiling {
+        Ceiling::sign(&self.key, &self.capability(Rights::WRITE.with(Rights::UNDER_CEILING)), 5 << 20, 1 << 20, 2)
+    }
+}
 
 pub(super) fn chosen(about: &Subject) -> Vec<Request> {
     let handle = about.file;
@@ -13,10 +25,11 @@ pub(super) fn chosen(about: &Subject) -> Vec<Request> {
         Request::Write(WriteRequest {
             handle,
             index: 1,
-            capability: about.capability(write),
+            capability: about.capability(write.with(Rights::UNDER_CEILING)),
             pieces: pieces.clone(),
             mtime_epoch: 2,
             sync: false,
+            ceiling: Some(about.ceiling()),
         }),
         Request::Read(ReadRequest { handle, index: 1, capability: about.capability(read), pieces }),
         Request::ReadMany(ReadManyRequest {
@@ -53,6 +66,7 @@ pub(super) fn chosen(about: &Subject) -> Vec<Request> {
             zero: true,
             keep_size: false,
             mtime_epoch: 2,
+            ceiling: None,
         }),
     ]
 }

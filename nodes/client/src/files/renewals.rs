@@ -1,0 +1,126 @@
+//! How what is shown to data servers is renewed: capabilities that have expired, ceilings that a
+//! write has met.
+
+use std::cell::Cell;
+
+use bytes::Bytes;
+use weft_base::Status;
+use weft_rt::{Bulk, Runtime};
+use weft_wire::Rights;
+use weft_wire::ops::{OpenRequest, RoomWanted};
+
+use super::granted::Granted;
+use super::open_inode::OpenInode;
+use super::opens::{OPEN_TRIES, RENEWAL};
+use crate::flow::Flow;
+use crate::{Client, Result};
+
+/// How often one request asks for a higher ceiling, each time for about twice as much.
+const RAISES_MAX: u32 = 128;
+
+impl<R: Runtime> Client<R> {
+    /// Runs a request to a data server with a capability for `right` (none: of any right), once
+    /// more with a new one if it has expired.
+    pub(super) async fn with_capability<T>(
+        &self,
+        flow: Flow,
+        inode: &OpenInode,
+        right: Rights,
+        request: impl AsyncFn(weft_wire::Capability) -> Result<T>,
+    ) -> Result<T> {
+        self.with_granted(flow, inode, right, async |granted| request(granted.capability).await).await
+    }
+
+    async fn with_granted<T>(
+        &self,
+        flow: Flow,
+        inode: &OpenInode,
+        right: Rights,
+        request: impl AsyncFn(Granted) -> Result<T>,
+    ) -> Result<T> {
+        for _ in 0..OPEN_TRIES {
+            let Some(granted) = inode.granted(right) else {
+                if !inode.is_unannounced() {
+                    return Err(flow.error(Status::AccessDenied));
+                }
+                self.announce_inode(flow, inode).await?;
+                continue;
+            };
+            match request(granted).await {
+                Err(error) if error.status == Status::CapabilityExpired => {
+                    let _passage = self.enter(inode).await;
+                    if inode.granted(right) == Some(granted) {
+                        self.renew_inside(flow, inode, None).await?;
+                    }
+                }
+                outcome => return outcome,
+            }
+        }
+        Err(flow.error(Status::CapabilityExpired))
+    }
+
+    /// Runs a request that may allocate something, up to the byte `end` of the file. If its owner
+    /// is limited and the ceiling is met, the server of the inode is asked for a higher one.
+    ///
+    /// # Errors
+    /// [`Status::QuotaExceeded`] if he may have no more.
+    pub(super) async fn with_room<T>(
+        &self,
+        flow: Flow,
+        inode: &OpenInode,
+        end: u64,
+        request: impl AsyncFn(Granted) -> Result<T>,
+    ) -> Result<T> {
+        let shown = Cell::new(None);
+        let show = async |granted: Granted| {
+            shown.set(granted.ceiling);
+            request(granted).await
+        };
+        let mut asked = 0;
+        loop {
+            match (self.with_granted(flow, inode, Rights::WRITE, &show).await, shown.get()) {
+                (Err(error), Some(ceiling)) if error.status == Status::QuotaExceeded && asked < RAISES_MAX => {
+                    let _passage = self.enter(inode).await;
+                    let present = || inode.granted(Rights::WRITE).and_then(|granted| granted.ceiling);
+                    if present() == Some(ceiling) {
+                        let room = RoomWanted { above_bytes: ceiling.file_bytes, end_bytes: end };
+                        self.renew_inside(flow, inode, Some(room)).await?;
+                    }
+                    if present() == Some(ceiling) {
+                        return Err(error);
+                    }
+                    asked += 1;
+                }
+                (outcome, _) => return outcome,
+            }
+        }
+    }
+
+    /// Opens again what is open here, for a new capability, and with `room` for a higher ceiling.
+    /// The caller is inside the gate of the file.
+    pub(super) async fn renew_inside(&self, flow: Flow, inode: &OpenInode, room: Option<RoomWanted>) -> Result<()> {
+        self.renew_with(flow, inode, None, room).await.map(drop)
+    }
+
+    /// The same; with `content` all bytes of the file too, if its server has them.
+    pub(super) async fn renew_with_content(&self, flow: Flow, inode: &OpenInode, content: Option<bool>) -> Result<Option<Bytes>> {
+        self.renew_with(flow, inode, content, None).await
+    }
+
+    async fn renew_with(&self, flow: Flow, inode: &OpenInode, content: Option<bool>, room: Option<RoomWanted>) -> Result<Option<Bytes>> {
+        let (rights, who) = inode.renewal();
+        if rights == Rights::default() {
+            return Err(flow.error(Status::CapabilityExpired));
+        }
+        let who = who.unwrap_or(RENEWAL);
+        let server = self.owner(flow, inode.handle).await?;
+        let ticket = self.inner.opens.begin();
+        let (handle, open_sequence) = (inode.handle, ticket.sequence);
+        let inline = inode.is_inline().then_some(true);
+        let request = OpenRequest { handle, rights, truncate: false, open_sequence, who, judged: None, inline, content, room };
+        let (reply, bulk) = self.call_with_bulk(flow, server, &request, Bulk::None).await?;
+        let granted = Granted { capability: reply.capability, ceiling: reply.ceiling };
+        self.inner.opens.renewed(&ticket, inode, rights, granted);
+        Ok(reply.content_bytes.filter(|bytes| u64::from(*bytes) == bulk.len()).map(|_| bulk.to_bytes()))
+    }
+}
