@@ -487,7 +487,6 @@ pub fn accepts_handshake(which: u8, body: Bytes) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
     #[test]
     fn every_operation_has_a_valid_sample() {
         let samples = requests(&Subject::fixed());
