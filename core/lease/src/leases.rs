@@ -302,7 +302,8 @@ impl Leases {
 
     /// Tells a client that others ask for a file that it has for itself.
     pub fn ask_back(&mut self, client: ClientId, file: Handle, now: Nanos) -> AskedBack {
-        let Some(session) = self.sessions.get_mut(&client).filter(|session| now < session.ends) else {
+        // One whose time is over is there until [`Leases::expire`] ends it, and may go on before.
+        let Some(session) = self.sessions.get_mut(&client) else {
             let is_waited_for = self.before.contains(&client) && now < self.before_ends;
             return if is_waited_for { AskedBack::NotYet } else { AskedBack::Never };
         };

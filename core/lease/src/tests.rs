@@ -2,7 +2,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use weft_base::{ClientId, FastMap, Handle, Nanos, SECOND};
 
-use crate::{Leases, Notice, Touched};
+use crate::{AskedBack, Leases, Notice, Touched};
 
 const A: ClientId = ClientId(1);
 const B: ClientId = ClientId(2);
@@ -47,6 +47,23 @@ fn nobody_waits_longer_than_the_term() {
     assert_eq!(leases.expire(Nanos(TERM - 1)), (vec![], false));
     assert_eq!(leases.expire(Nanos(TERM)), (vec![A], true));
     assert!(change(&mut leases, B, Touched::Name(DIR, b"x"), Nanos(TERM)));
+}
+
+/// A session that is over may go on under its number until it is ended: its client hears then.
+#[test]
+fn who_has_a_file_for_itself_is_given_up_with_its_session_only() {
+    let mut leases = Leases::new(TERM, 7);
+    assert_eq!(leases.ask_back(A, FILE, Nanos(0)), AskedBack::Never);
+    let session = begun(&mut leases, A, Nanos(0));
+    assert_eq!(leases.ask_back(A, FILE, Nanos(TERM + 1)), AskedBack::Told);
+    assert_eq!(leases.renew(A, 3, session, 0, Nanos(TERM + 2)).expect("it goes on").session, session);
+    assert_eq!(leases.notices(A).1, [Notice::Append(FILE)]);
+    leases.expire(Nanos(2 * TERM + 2));
+    assert_eq!(leases.ask_back(A, FILE, Nanos(2 * TERM + 2)), AskedBack::Never);
+    // After a restart who may have it is waited for.
+    leases.after_restart([B], Nanos(0));
+    assert_eq!(leases.ask_back(B, FILE, Nanos(1)), AskedBack::NotYet);
+    assert_eq!(leases.ask_back(B, FILE, Nanos(TERM)), AskedBack::Never);
 }
 
 #[test]
