@@ -97,6 +97,19 @@ fn who_asks_for_it_waits_and_its_client_is_asked_back() {
     assert_eq!(close_with(&mut m, &whole, b"late"), Err(Status::CapabilityRefused));
 }
 
+/// Also if an open of the same client was faster than the close that gives it back: opens never
+/// give the right.
+#[test]
+fn an_open_on_its_way_does_not_keep_it() {
+    let mut m = machine("5000");
+    let handle = made(&mut m, "f", Rights::WRITE).handle;
+    m.open(handle, Rights::READ, 9).unwrap();
+    let back = CloseRequest { keeps: Rights::WRITE, written: None, ..close(handle, 0, 0) };
+    m.change(|state, cx, record| state.prepare_close(cx, &back, record)).unwrap();
+    as_other(&mut m, |m| assert!(m.look(|state, cx| state.getattr(cx, handle)).unwrap().ask_data.is_some()));
+    assert_eq!(m.state.opened_by(ME, handle), Some((Rights::WRITE.with(Rights::READ), 9)));
+}
+
 #[test]
 fn a_close_brings_all_of_it() {
     let mut m = machine("5000");

@@ -63,9 +63,15 @@ impl State {
         if applies {
             record.open = Some(OpenChange::Keep { client, handle, rights, sequence: request.open_sequence });
         }
-        if self.delays(client, handle) && applies && !rights.contains(Rights::DELAY) {
-            // What it has kept is at data servers now.
+        if let Some((has, sequence)) = self.opens.of(client, handle)
+            && has.contains(Rights::DELAY)
+            && !rights.contains(Rights::DELAY)
+        {
+            // What it has kept is at data servers now. No later open can have given it the right.
             changed.flags = changed.flags.not_delayed();
+            if !applies {
+                record.open = Some(OpenChange::Keep { client, handle, rights: has.without(Rights::DELAY), sequence });
+            }
         }
         let writes_on = match self.opens.of(client, handle) {
             Some((has, _)) if applies => has.contains(Rights::WRITE) && rights.contains(Rights::WRITE),
