@@ -136,7 +136,8 @@ fn a_close_brings_all_of_it() {
     let later = made(&mut m, "later", Rights::WRITE).handle;
     close_with(&mut m, &close(later, 1, i64::MAX), b"x").unwrap();
     assert_eq!(m.attr(later).mtime, WallTime(m.now));
-    // Without a content, or a name, nothing is kept, and there are no datafiles to remove.
+    // Without a content nothing is kept, and there are no datafiles to remove; without a name its
+    // client may still read it.
     let empty = made(&mut m, "empty", Rights::WRITE).handle;
     close_with(&mut m, &CloseRequest { written: None, ..close(empty, 0, 0) }, b"").unwrap();
     assert_eq!((m.attr(empty).is_inline(), m.state.peek(empty).unwrap().flags), (false, InodeFlags::default()));
@@ -144,7 +145,7 @@ fn a_close_brings_all_of_it() {
     m.unlink(ROOT_HANDLE, "unlinked").unwrap();
     close_with(&mut m, &close(unlinked, 1, at), b"x").unwrap();
     let inode = m.state.peek(unlinked).unwrap();
-    assert_eq!((inode.is_inline(), m.state.datafiles(unlinked, inode)), (false, 0));
+    assert_eq!((inode.is_inline(), inode.size, m.state.datafiles(unlinked, inode)), (true, 1, 0));
 }
 
 #[test]

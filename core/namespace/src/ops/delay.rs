@@ -126,8 +126,8 @@ impl State {
             // its writes is before.
             changed.written(DataTime { at: written.mtime.at.min(cx.now), ..written.mtime });
         }
-        // Nobody will read what has no name.
-        let stays = !content.is_empty() && inode.nlink > 0;
+        // Also without a name: its client may go on to read it.
+        let stays = !content.is_empty();
         if stays {
             let ContentRoom::At(block) = self.contents().room(content.len()) else { return Err(Status::NoSpace) };
             (changed.size, changed.of_kind) = (content.len() as u64, block);

@@ -126,7 +126,9 @@ impl State {
     /// must be told of a time that is set, so that writes from then on count as later.
     pub fn others_may_write(&self, cx: &RequestContext<'_>, handle: Handle) -> bool {
         let is_file = self.peek(handle).is_some_and(|inode| inode.kind == FileKind::File);
-        is_file && (self.opens.has_writer(handle, Some(cx.client)) || self.may_be_written(handle))
+        let others = || self.opens.has_writer(handle, Some(cx.client)) || self.may_be_written(handle);
+        // Who delays what it writes is alone.
+        is_file && !self.delays(cx.client, handle) && others()
     }
 
     /// Files whose data servers may not have heard yet of a time that was set, after a restart.

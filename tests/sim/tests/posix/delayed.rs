@@ -244,6 +244,13 @@ fn it_may_be_brought_to_stable_storage_appended_to_renamed_and_removed() {
         mount.posix.unlink(&who.who, ROOT, b"gone").await.expect("it is removed");
         assert_eq!(mount.read(file).await.expect("it is read"), content(5));
         mount.release(file.opened.number).await;
+        let file = made(&mount, "read on", &content(6)).await;
+        let reader = mount.open(&who, ROOT, "read on", how(Rights::READ)).await.expect("it opens");
+        mount.posix.unlink(&who.who, ROOT, b"read on").await.expect("it is removed");
+        mount.release(file.opened.number).await;
+        rest(&mount, 100 * MILLISECOND).await;
+        assert_eq!(mount.read(reader).await.expect("it is read"), content(6), "by who has it open");
+        mount.release(reader.opened.number).await;
     });
     check_seen(&world, "synced", &content(2));
     check_seen(&world, "appended", &[content(2), content(3)].concat());
