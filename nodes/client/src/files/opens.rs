@@ -107,9 +107,9 @@ impl<R: Runtime> Client<R> {
         let asked = change.asked;
         let ticket = self.inner.opens.begin();
         let (open, open_sequence) = (options.rights, ticket.sequence);
-        // In a later one others may have asked for it already, in vain.
-        let session = self.inner.knowledge.session(dir.server()).0;
         let can_delay = (options.can_delay && self.keeps_leases()).then_some(true);
+        // In a later one others may have asked for it already, in vain.
+        let session = can_delay.map_or(0, |_| self.inner.knowledge.session(dir.server()).0);
         let make = |at| CreateRequest { open, open_sequence, content: content.cloned(), can_delay, ..file_request(at, name, options, who) };
         let mut grant = Grant::NONE;
         let reply = self.ask_in_dir(flow, dir, By::Name(name), make, &mut grant).await?;
