@@ -73,7 +73,7 @@ impl<R: Runtime> Client<R> {
             return Ok(None);
         }
         let _passage = self.enter(inode).await;
-        if inode.is_unannounced() { self.renew_with_content(flow, inode, Some(true)).await } else { Ok(None) }
+        if inode.is_unannounced() { self.renew_with_content(flow, inode).await } else { Ok(None) }
     }
 
     /// Before this client says that it has heard a notice: announces what it may be about.

@@ -102,9 +102,9 @@ impl<R: Runtime> Client<R> {
         self.renew_with(flow, inode, None, room).await.map(drop)
     }
 
-    /// The same; with `content` all bytes of the file too, if its server has them.
-    pub(super) async fn renew_with_content(&self, flow: Flow, inode: &OpenInode, content: Option<bool>) -> Result<Option<Bytes>> {
-        self.renew_with(flow, inode, content, None).await
+    /// The same, and gives all bytes of the file, if its server has them.
+    pub(super) async fn renew_with_content(&self, flow: Flow, inode: &OpenInode) -> Result<Option<Bytes>> {
+        self.renew_with(flow, inode, Some(true), None).await
     }
 
     async fn renew_with(&self, flow: Flow, inode: &OpenInode, content: Option<bool>, room: Option<RoomWanted>) -> Result<Option<Bytes>> {
