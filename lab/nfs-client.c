@@ -1,10 +1,11 @@
-/* A client of one NFSv3 server for lab/compare-nfs.sh: prints a line `phase<TAB>rate<TAB>unit` for each phase.
+/* A client of one NFSv3 server for the plan `nfs`: does one thing and prints `rate` and how often it did it in a second.
  *
  *     cc -O2 nfs-client.c -o nfs-client -lnfs
- *     nfs-client URL FILES MIB     (URL as libnfs takes it: nfs://HOST/EXPORT/?version=3&nfsport=...)
+ *     nfs-client URL create|stat|remove FILES    empty files in a directory
+ *     nfs-client URL write|read MIB              one file in calls of 1 MiB; the read removes it
  *
- * One connection, one call at a time: FILES empty files made, looked at and removed in a directory of their own, then one
- * file of MIB MiB written in calls of 1 MiB, committed, and read again. The server's own caches may serve the read.
+ * URL is as libnfs takes it: nfs://HOST/EXPORT/?version=3&nfsport=... There is one connection, with one call at a time.
+ * The server's own caches may serve what was just written.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,10 +15,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <nfsc/libnfs.h>
 
+static const char DIRECTORY[] = "/nfs-client", STREAM[] = "/nfs-client-stream";
+enum { PIECE = 1 << 20 };
 static struct nfs_context *nfs;
 
 static double now_s(void) {
@@ -33,12 +35,29 @@ static void must(int result, const char *what) {
     }
 }
 
+static void on_file(const char *what, int number) {
+    char name[64];
+    struct nfsfh *handle;
+    struct nfs_stat_64 found;
+    snprintf(name, sizeof name, "%s/%d", DIRECTORY, number);
+    switch (*what) {
+    case 'c':
+        must(nfs_creat(nfs, name, 0644, &handle), what);
+        must(nfs_close(nfs, handle), what);
+        break;
+    case 's': must(nfs_stat64(nfs, name, &found), what); break;
+    default: must(nfs_unlink(nfs, name), what);
+    }
+}
+
 int main(int count, char **arguments) {
-    if (count != 4) {
-        fprintf(stderr, "usage: %s URL FILES MIB\n", arguments[0]);
+    const char *what = count == 4 ? arguments[2] : "";
+    int number = count == 4 ? atoi(arguments[3]) : 0, is_write = strcmp(what, "write") == 0;
+    int is_stream = is_write || strcmp(what, "read") == 0;
+    if (number < 1 || (!is_stream && strcmp(what, "create") && strcmp(what, "stat") && strcmp(what, "remove"))) {
+        fprintf(stderr, "usage: %s URL create|stat|remove FILES, or write|read MIB\n", arguments[0]);
         return 2;
     }
-    int files = atoi(arguments[2]), mib = atoi(arguments[3]);
     nfs = nfs_init_context();
     struct nfs_url *url = nfs_parse_url_dir(nfs, arguments[1]);
     if (url == NULL) {
@@ -46,58 +65,26 @@ int main(int count, char **arguments) {
         return 1;
     }
     must(nfs_mount(nfs, url->server, url->path), "mount");
-    char directory[64], name[96];
-    snprintf(directory, sizeof directory, "/nfs-client-%d", getpid());
-    must(nfs_mkdir(nfs, directory), "mkdir");
-
+    if (*what == 'c') must(nfs_mkdir(nfs, DIRECTORY), "mkdir");
+    struct nfsfh *handle = NULL;
+    char *bytes = malloc(PIECE);
+    memset(bytes, 7, PIECE);
+    if (is_stream) must(is_write ? nfs_creat(nfs, STREAM, 0644, &handle) : nfs_open(nfs, STREAM, O_RDONLY, &handle), "open");
     double start_s = now_s();
-    for (int file = 0; file < files; file++) {
-        struct nfsfh *handle;
-        snprintf(name, sizeof name, "%s/%d", directory, file);
-        must(nfs_creat(nfs, name, 0644, &handle), "create");
-        must(nfs_close(nfs, handle), "close");
+    for (int done = 0; done < number; done++) {
+        if (!is_stream) {
+            on_file(what, done);
+            continue;
+        }
+        uint64_t offset = (uint64_t)done * PIECE;
+        int moved = is_write ? nfs_pwrite(nfs, handle, offset, PIECE, bytes) : nfs_pread(nfs, handle, offset, PIECE, bytes);
+        must(moved == PIECE ? 0 : moved < 0 ? moved : -EIO, what);
     }
-    printf("create\t%f\t1/s\n", files / (now_s() - start_s));
-
-    start_s = now_s();
-    for (int file = 0; file < files; file++) {
-        struct nfs_stat_64 found;
-        snprintf(name, sizeof name, "%s/%d", directory, file);
-        must(nfs_stat64(nfs, name, &found), "stat");
-    }
-    printf("stat\t%f\t1/s\n", files / (now_s() - start_s));
-
-    start_s = now_s();
-    for (int file = 0; file < files; file++) {
-        snprintf(name, sizeof name, "%s/%d", directory, file);
-        must(nfs_unlink(nfs, name), "remove");
-    }
-    printf("remove\t%f\t1/s\n", files / (now_s() - start_s));
-
-    size_t piece = 1 << 20;
-    char *bytes = malloc(piece);
-    memset(bytes, 7, piece);
-    struct nfsfh *handle;
-    snprintf(name, sizeof name, "%s/stream", directory);
-    must(nfs_creat(nfs, name, 0644, &handle), "create");
-    start_s = now_s();
-    for (int done = 0; done < mib; done++) {
-        int written = nfs_pwrite(nfs, handle, (uint64_t)done << 20, piece, bytes);
-        must(written == (int)piece ? 0 : written < 0 ? written : -EIO, "write");
-    }
-    must(nfs_fsync(nfs, handle), "commit");
-    printf("write 1 MiB\t%f\tMiB/s\n", mib / (now_s() - start_s));
-    must(nfs_close(nfs, handle), "close");
-    must(nfs_open(nfs, name, O_RDONLY, &handle), "open");
-    start_s = now_s();
-    for (int done = 0; done < mib; done++) {
-        int found = nfs_pread(nfs, handle, (uint64_t)done << 20, piece, bytes);
-        must(found == (int)piece ? 0 : found < 0 ? found : -EIO, "read");
-    }
-    printf("read 1 MiB\t%f\tMiB/s\n", mib / (now_s() - start_s));
-    must(nfs_close(nfs, handle), "close");
-    must(nfs_unlink(nfs, name), "remove");
-    must(nfs_rmdir(nfs, directory), "rmdir");
+    if (is_write) must(nfs_fsync(nfs, handle), "commit");
+    printf("rate %f\n", number / (now_s() - start_s));
+    if (is_stream) must(nfs_close(nfs, handle), "close");
+    if (is_stream && !is_write) must(nfs_unlink(nfs, STREAM), "unlink");
+    if (*what == 'r' && !is_stream) must(nfs_rmdir(nfs, DIRECTORY), "rmdir");
     free(bytes);
     nfs_destroy_url(url);
     nfs_destroy_context(nfs);

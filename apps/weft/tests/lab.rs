@@ -134,6 +134,67 @@ fn what_cannot_be_done_is_said_before_anything_is_measured() {
 }
 
 #[test]
+fn commands_are_timed_in_an_empty_directory_of_each_place() {
+    let folder = folder();
+    let folder = folder.path();
+    let plan = r#"
+[local]
+repetitions = 2
+[[workload]]
+kind = "commands"
+values = { count = [3, 5], word = "seven of" }
+prepare = 'echo "$count" >> source; ls > /dev/null'
+before = 'test "$(ls)" != "made" || touch before'
+[[workload.command]]
+name = "make"
+run = 'test -z "$(ls)" && cat "$SOURCE/source" > made && echo "$WEFT_PLACE $PLACE" >> "$LAB/order"'
+[[workload.command]]
+name = "told"
+run = 'test -f before && echo "$word  : 4.5 7 of"'
+rate = "seven of"
+operations = "count"
+[[workload.command]]
+name = "moved"
+run = 'test -d "$LAB/plans" && echo "seven of 2"'
+rests = false
+mib_rate = "seven of"
+"#;
+    std::fs::create_dir_all(folder.join("lab/plans")).expect("made");
+    std::fs::write(folder.join("names.toml"), plan).expect("written");
+    let rows: Vec<Value> = serde_json::from_str(&ok(&mut run(folder, &["--json"]))).expect("JSON");
+    let of = |phase: &str| rows.iter().filter(|row| row["phase"] == phase).collect::<Vec<_>>();
+    assert_eq!((rows.len(), of("make").len()), (2 * 3 * 2, 4), "cases, commands, places");
+    assert!(of("make").iter().all(|row| row["ops"] == 1 && row["seconds"]["min"].as_f64() > Some(0.0)), "{rows:?}");
+    assert!(of("told").iter().all(|row| row["ops"] == row["workload.values.count"] && row["ops_per_s"]["median"] == 4.5), "{rows:?}");
+    assert!(of("moved").iter().all(|row| row["mib_per_s"]["median"] == 2.0), "{rows:?}");
+    assert!(rows.iter().filter(|row| row["place"] == "b").all(|row| row["ratio_to_first"]["median"].as_f64() > Some(0.0)));
+    let order = std::fs::read_to_string(folder.join("lab/order")).expect("written in each turn");
+    let places: Vec<&str> = order.lines().map(|line| line.split(' ').next().expect("a name")).collect();
+    assert_eq!(places.len(), 8);
+    assert!(places.chunks(4).all(|turns| turns[0] != turns[1] && turns[0] == turns[3] && turns[1] == turns[2]), "{order}");
+    let left: Vec<_> = ["a", "b"].iter().flat_map(|name| std::fs::read_dir(folder.join(name)).expect("a directory")).collect();
+    assert!(left.is_empty(), "{left:?}");
+    // What is not a directory, and what cannot be done.
+    let word = |words: &[&str]| lab(folder, &[&["run", "names.toml", "--out", "w.jsonl"][..], words].concat());
+    ok(&mut word(&["--word", "a=nfs://host/"]));
+    let order = std::fs::read_to_string(folder.join("lab/order")).expect("written");
+    assert_eq!(order.lines().filter(|line| *line == "a nfs://host/").count(), 4, "{order}");
+    for (words, said) in [
+        (&["--here"][..], "commands are for places of `weft lab run`"),
+        (&["--path", "a=a", "--set", "clients=2"], "commands are run by one client"),
+        (&["--path", "a=a", "--set", "workload.values.2nd=1"], "2nd: is no name of a variable"),
+        (&["--path", "a=a", "--set", "workload.command.operations=word"], "operations: is neither a count nor"),
+    ] {
+        let told = fails(&mut word(words));
+        assert!(told.contains(said), "{words:?}: {told}");
+    }
+    let told = fails(&mut run(folder, &["--out", "c.jsonl", "--set", "workload.values.word=none"]));
+    assert!(told.contains("lost: place ") && told.contains("told: it printed no rate behind `seven of`"), "{told}");
+    std::fs::write(folder.join("names.toml"), PLAN).expect("written");
+    assert!(fails(&mut word(&["--word", "b=nfs://host/"])).contains("only the commands of a plan can reach it"));
+}
+
+#[test]
 fn virtual_time_and_models_are_places() {
     let folder = folder();
     let folder = folder.path();

@@ -14,10 +14,12 @@
 //! assert_eq!(offsets, [1, 3, 5], "every second block is the second client's");
 //! ```
 
+mod commands;
 mod drawn;
 mod items;
 mod steps;
 
+pub use commands::{Commands, Rate, TimedCommand};
 pub use drawn::drawn_order;
 pub use items::{Every, Items, ItemsKind, Naming};
 pub use steps::{Steps, WorkStep};

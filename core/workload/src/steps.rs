@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Commands;
+
 /// A timed (or preparing) piece of work that all clients do at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -58,6 +60,8 @@ pub struct Steps {
     pub cycle: Vec<(WorkStep, bool)>,
     /// Done once after them.
     pub after: Vec<WorkStep>,
+    /// Commands that are done instead.
+    pub commands: Option<Commands>,
 }
 
 impl Steps {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -65,6 +65,18 @@ impl Stop {
             bail!("stopped; what the benchmark had made is removed");
         }
         Ok(())
+    }
+
+    /// Waits until a process has ended, which ends when the person wants to stop.
+    ///
+    /// # Errors
+    /// Of the operating system, or the person wants to stop.
+    pub fn wait_for(&self, mut child: Child) -> Result<ExitStatus> {
+        self.adopt(&child);
+        let ended = child.wait();
+        self.disown(&child);
+        self.check()?;
+        ended.context("cannot wait for a process")
     }
 
     fn adopt(&self, child: &Child) {

@@ -3,11 +3,9 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use weft_analysis::results::Phase;
 use weft_host::connect::{Common, Fs};
 use weft_recording::nodes::Traced;
@@ -17,10 +15,11 @@ use weft_wire::Rights;
 use weft_wire::ops::{DiskUse, TraceAction, TraceMode, TraceRequest};
 use weft_workload::{BlockOrder, Sharing, WorkStep, Workload};
 
+use crate::commands::Shell;
 use crate::crew::{Crew, Over, Stop};
 use crate::report::Measurement;
 use crate::run::{Bench, check_space, shell};
-use crate::setup::{Place, Variant};
+use crate::setup::{Place, Rest, Variant};
 use crate::site::Site;
 use crate::system::System;
 use crate::usage::Observer;
@@ -63,8 +62,8 @@ pub struct Experiment<'a> {
     pub stop: &'a Stop,
     /// For the processes.
     pub common: &'a Common,
-    /// Rest before each step.
-    pub pause: Duration,
+    /// Before each step.
+    pub rest: Rest,
     /// Run by the shell before each repetition, with the name of what is next in `WEFT_PLACE`.
     pub before_each: Option<&'a OsStr>,
     /// Hosts of the processes, if not this one.
@@ -123,6 +122,7 @@ impl Experiment<'_> {
             let site = match &variant.place {
                 Place::Directory(path) => Site::in_directory(path),
                 Place::FileSystem(fs) => Site::in_file_system(fs, self.common),
+                Place::Word(_) => Site::in_directory(self.place),
                 place => System::start(self.place.join(format!("fs{number}")), up, place.program()).and_then(|system| {
                     let site = Site::in_file_system(system.state.as_os_str(), self.common);
                     systems.push(system);
@@ -141,17 +141,27 @@ impl Experiment<'_> {
                 sites[*place].make_dirs(work).context(Culprit(number))?;
             }
             let works: Vec<Workload> = self.variants.iter().map(|variant| variant.by(work)).collect::<Result<_>>()?;
-            let series = self.variants.iter().zip(&works).zip(&place_of).enumerate();
-            let series =
-                series.map(|(number, ((variant, work), place))| Series::new(self, variant, &sites[*place], work).context(Culprit(number)));
-            let mut series = series.collect::<Result<Vec<Series<'_>>>>()?;
-            while let Some(order) = turns.next(work)? {
-                for number in order {
-                    let one = series[number].repeat().context(Culprit(number))?;
-                    turns.told(work, number, one)?;
+            if let Some(commands) = &work.steps.commands {
+                let shell = Shell::prepare(self, commands)?;
+                while let Some(order) = turns.next(work)? {
+                    for number in order {
+                        let one = shell.repeat(&self.variants[number], &sites[place_of[number]], work);
+                        turns.told(work, number, one.context(Culprit(number))?)?;
+                    }
                 }
+            } else {
+                let series = self.variants.iter().zip(&works).zip(&place_of).enumerate();
+                let series = series
+                    .map(|(number, ((variant, work), place))| Series::new(self, variant, &sites[*place], work).context(Culprit(number)));
+                let mut series = series.collect::<Result<Vec<Series<'_>>>>()?;
+                while let Some(order) = turns.next(work)? {
+                    for number in order {
+                        let one = series[number].repeat().context(Culprit(number))?;
+                        turns.told(work, number, one)?;
+                    }
+                }
+                series.into_iter().enumerate().try_for_each(|(number, series)| series.end().context(Culprit(number)))?;
             }
-            series.into_iter().enumerate().try_for_each(|(number, series)| series.end().context(Culprit(number)))?;
             sites.iter().try_for_each(|site| site.remove_dirs(work))?;
         }
         Ok(())
@@ -231,11 +241,11 @@ impl Done {
 
 impl<'a> Series<'a> {
     fn new(experiment: &Experiment<'a>, variant: &'a Variant, site: &'a Site, work: &'a Workload) -> Result<Series<'a>> {
-        let Experiment { stop, common, pause, before_each, over, .. } = *experiment;
+        let Experiment { stop, common, rest, before_each, over, .. } = *experiment;
         let setup = &variant.setup;
         let observer = site.fs().map(|fs| Observer::new(fs, None));
         let program = variant.place.program();
-        let bench = Bench { site, observer, yardstick: None, stop, common, pause, warm_up: 0, before_each, over, program };
+        let bench = Bench { site, observer, yardstick: None, stop, common, rest, warm_up: 0, before_each, over, program };
         let mut crew = bench.crew(work)?;
         ensure!(work.order == BlockOrder::Ascending, "clients on this machine go over their blocks from the first to the last");
         let recorded = if experiment.is_recorded() {
@@ -254,9 +264,7 @@ impl<'a> Series<'a> {
                 crew.run(*step, work, || Ok(()))?;
             }
         }
-        let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
-        let name = variant.values.values().map(word).collect::<Vec<_>>().join(" ");
-        Ok(Series { bench, work, crew: Some(crew), recorded, place: experiment.place, name })
+        Ok(Series { bench, work, crew: Some(crew), recorded, place: experiment.place, name: variant.name() })
     }
 
     /// Where something is recorded, the steps that are told are done by processes of their own, so
@@ -284,7 +292,7 @@ impl<'a> Series<'a> {
                 all.run(*step, self.work, || Ok(()))?;
                 continue;
             }
-            std::thread::sleep(self.bench.pause);
+            self.bench.rest.take()?;
             // Of other file systems nobody can tell.
             let fs = self.bench.site.fs();
             let before = fs.map(Used::look).transpose()?.unwrap_or_default();
@@ -295,7 +303,8 @@ impl<'a> Series<'a> {
                 self.sync(fs)?;
             }
             let disk = fs.map(Used::look).transpose()?.unwrap_or_default().since(&before);
-            let (measurement, disks) = done.steps.iter_mut().find(|(one, _)| one.step == *step).expect("one for each step that is told");
+            let (measurement, disks) =
+                done.steps.iter_mut().find(|(one, _)| one.step == Some(*step)).expect("one for each step that is told");
             measurement.repetitions.push(one);
             disks.push(disk);
         }

@@ -122,8 +122,15 @@ pub fn rows(variants: &[Variant], parameters: &Map<String, Value>, work: &Worklo
 }
 
 /// What the simulator says, with direct I/O and for what it can do.
-fn predict(variants: &[Variant], work: &Workload, setup: &Setup, step: WorkStep, measured: &[&Measurement]) -> Result<Option<Predicted>> {
-    let Some(layer) = setup.layer.filter(|_| setup.direct_io && step.is_stream()) else { return Ok(None) };
+fn predict(
+    variants: &[Variant],
+    work: &Workload,
+    setup: &Setup,
+    step: Option<WorkStep>,
+    measured: &[&Measurement],
+) -> Result<Option<Predicted>> {
+    let Some(step) = step.filter(|step| setup.direct_io && step.is_stream()) else { return Ok(None) };
+    let Some(layer) = setup.layer else { return Ok(None) };
     let transfer = Transfer { work, writes: step == WorkStep::Write };
     let predicting = Predicting { transfer, servers: setup.servers, stripe_bytes: setup.stripe_bytes };
     let cache = |layer| cache_config(layer, true, setup.durability);
@@ -159,8 +166,12 @@ pub fn table(rows: &[Row]) -> String {
     let some = |value: u64| (value > 0).then(|| value.to_string());
     let part = |row: &Row, of: fn(&Predicted) -> u64| row.predicted.map(|all| number(row.disk.operations as f64 / of(&all) as f64));
     column("step".into(), &|row| Some(row.phase.phase.clone()));
-    column(">ops/s".into(), &|row| Some(number(row.phase.ops_per_s.median)));
-    column("min - max".into(), &|row| Some(range(row.phase.ops_per_s)));
+    // What is done once is known by its time.
+    let once = |row: &Row| row.phase.seconds.filter(|_| row.phase.ops == 1);
+    column(">seconds".into(), &|row| Some(number(once(row)?.median)));
+    column("min - max".into(), &|row| once(row).map(range));
+    column(">ops/s".into(), &|row| (row.phase.ops != 1).then(|| number(row.phase.ops_per_s.median)));
+    column("min - max".into(), &|row| (row.phase.ops != 1).then(|| range(row.phase.ops_per_s)));
     column(">MiB/s".into(), &|row| Some(number(row.phase.mib_per_s?.median)));
     column("min - max".into(), &|row| Some(range(row.phase.mib_per_s?)));
     column(">of the first".into(), &|row| Some(number(row.ratio_to_first?.median)));

@@ -3,7 +3,7 @@
 //!
 //! One process leads (`run`), others measure (`worker`): they wait for each other before each
 //! step, so that rates are of all clients at once. A [`weft_workload::Workload`] says
-//! what is done, `path` and `library` do it, `report` tells what came out. `plan` does
+//! what is done, `path`, `library` and `commands` do it, `report` tells what came out. `plan` does
 //! whole experiments on temporary file systems. It never changes what it measures: the servers are
 //! told nothing but what any client would tell them.
 // A full disk or a reader who has gone must not end a process, and these macros panic then: see
@@ -11,6 +11,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod ceiling;
+mod commands;
 mod crew;
 mod data;
 mod experiment;

@@ -98,7 +98,7 @@ impl LocalPlan<'_> {
         let processors = self.processors()?;
         let _pinned = processors.map(|count| Pinned::to(0, count as usize)).transpose().context("local.processors")?;
         let place = temporary_dir(self.dir)?;
-        let experiment = Experiment { variants, place: place.path(), stop, common, pause: pace.pause, before_each: None, over: None };
+        let experiment = Experiment { variants, place: place.path(), stop, common, rest: pace.rest, before_each: None, over: None };
         let mut turns =
             ThereAndBack { pace, number: 0, done: Vec::new(), loads: &loads, variants: &experiment.variants, found: Vec::new() };
         experiment.run(loads.iter().map(|(_, work)| work), &mut turns)?;
@@ -119,6 +119,7 @@ impl LocalPlan<'_> {
     /// If the plan makes no sense.
     pub fn pace(&self) -> Result<Pace> {
         let pace = Pace::of(&self.lab.plan(self.name, self.set, None)?)?;
+        pace.rest.check()?;
         let given = |count| Pace { least: count, most: if pace.within.is_some() { count.max(pace.most) } else { count }, ..pace };
         Ok(self.repetitions.map_or(pace, given))
     }
@@ -131,7 +132,12 @@ impl LocalPlan<'_> {
         let plan = self.lab.plan(self.name, self.set, None)?;
         let (mut variants, mut loads): (Vec<Variant>, Vec<Load>) = Default::default();
         for case in plan.cases(read)? {
-            let (setup, work) = case.build(read)?;
+            let (setup, mut work) = case.build(read)?;
+            if let Some(commands) = &mut work.steps.commands {
+                // Beside plans may lie what their commands need.
+                let folder = std::path::absolute(&self.lab.folder)?;
+                commands.values.push(("LAB".into(), folder.to_string_lossy().into_owned()));
+            }
             let values = |is_work: bool| {
                 let ours = case.parameters.iter().filter(|(key, _)| is_about_work(key) == is_work);
                 let value = |text: &str| text.parse::<u64>().map_or_else(|_| Value::from(text), Value::from);

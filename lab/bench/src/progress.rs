@@ -85,7 +85,7 @@ mod tests {
         let progress = vec![process(0, vec![(3, 30)]), process(2_500_000, vec![(1, 10), (4, 40)])];
         let outcome = Outcome { seconds: 1.0, tally: Tally::default(), progress, cpu_us: 0, traffic: None };
         let repetitions = vec![Repetition { outcome, usage: None, ceiling: None }];
-        Measurement { phase: "create".into(), step: WorkStep::Create, work: Workload::empty_files(5), repetitions }
+        Measurement { phase: "create".into(), step: Some(WorkStep::Create), work: Workload::empty_files(5), repetitions }
     }
 
     #[test]

@@ -29,8 +29,8 @@ pub struct Repetition {
 pub struct Measurement {
     /// Its name: that of the step, or a special one.
     pub phase: String,
-    /// The step.
-    pub step: WorkStep,
+    /// The step; none: a command.
+    pub step: Option<WorkStep>,
     /// How it was done.
     pub work: Workload,
     /// At least one.
@@ -56,8 +56,11 @@ impl Repetition {
 impl Measurement {
     /// One for each step of a workload that is told, with nothing measured yet.
     pub fn of(work: &Workload) -> Vec<Measurement> {
+        let of = |phase, step| Measurement { phase, step, work: work.clone(), repetitions: Vec::new() };
         let told = work.steps.cycle.iter().filter(|(_, is_told)| *is_told);
-        told.map(|(step, _)| Measurement { phase: work.steps.phase(*step), step: *step, work: work.clone(), repetitions: Vec::new() })
+        let commands = work.steps.commands.iter().flat_map(|commands| &commands.timed);
+        told.map(|(step, _)| of(work.steps.phase(*step), Some(*step)))
+            .chain(commands.map(|command| of(command.name.clone(), None)))
             .collect()
     }
 
@@ -229,7 +232,7 @@ mod tests {
     }
 
     fn measurement(repetitions: Vec<Repetition>) -> Measurement {
-        Measurement { phase: "create".into(), step: WorkStep::Create, work: Workload::empty_files(5), repetitions }
+        Measurement { phase: "create".into(), step: Some(WorkStep::Create), work: Workload::empty_files(5), repetitions }
     }
 
     #[test]

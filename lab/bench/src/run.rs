@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::sys::resource::UsageWho;
 use weft_analysis::results::Phase;
 use weft_host::connect::{Common, Fs};
 use weft_host::fs_arg::FsPath;
@@ -19,6 +20,7 @@ use crate::options::{Options, Phases};
 use crate::progress::HEADING;
 use crate::report;
 use crate::report::{Measurement, Repetition};
+use crate::setup::Rest;
 use crate::site::Site;
 use crate::usage::Observer;
 use crate::worker;
@@ -73,9 +75,9 @@ fn measure(options: &Options, plan: &[Workload], stop: &Stop, common: &Common) -
     };
     let yardstick =
         options.ceiling.map(|kind| Yardstick::start(kind, site.fs())).transpose().context("there is no ceiling to compare with")?;
-    let pause = Duration::from_secs_f64(options.pause);
+    let rest = Rest { pause: Duration::from_secs_f64(options.pause), drop_caches: false };
     let (warm_up, before_each) = (options.warm_up, options.before_each.as_deref());
-    let mut bench = Bench { site: &site, observer, yardstick, stop, common, pause, warm_up, before_each, over: None, program: None };
+    let mut bench = Bench { site: &site, observer, yardstick, stop, common, rest, warm_up, before_each, over: None, program: None };
     let mut measurements: Vec<Measurement> = Vec::new();
     for work in plan {
         for found in bench.workload(work)? {
@@ -122,8 +124,8 @@ pub struct Bench<'a> {
     pub stop: &'a Stop,
     /// For the processes.
     pub common: &'a Common,
-    /// Rest before each phase.
-    pub pause: Duration,
+    /// Before each phase.
+    pub rest: Rest,
     /// Repetitions that do not count, before the others.
     pub warm_up: u32,
     /// Run by the shell before each repetition.
@@ -166,13 +168,13 @@ impl Bench<'_> {
                 crew = self.crew(work)?;
             }
             for (step, told) in &steps.cycle {
-                std::thread::sleep(self.pause);
+                self.rest.take()?;
                 if !told || repetition == 0 {
                     crew.run(*step, work, || Ok(()))?;
                     continue;
                 }
                 let one = self.timed(&mut crew, *step, work)?;
-                let measurement = measurements.iter_mut().find(|one| one.step == *step).expect("one for each step that is told");
+                let measurement = measurements.iter_mut().find(|one| one.step == Some(*step)).expect("one for each step that is told");
                 say(&measurement.phase, repetition, work.repetitions, &one);
                 measurement.repetitions.push(one);
             }
@@ -210,14 +212,14 @@ impl Bench<'_> {
 
 /// The directories of a work made or removed by this process alone, as mdtest tells it.
 fn alone(work: &Workload, step: WorkStep, act: impl FnOnce() -> Result<()>) -> Result<Measurement> {
-    let (cpu_us, began) = (worker::cpu_us()?, Instant::now());
+    let (cpu_us, began) = (worker::cpu_us(UsageWho::RUSAGE_SELF)?, Instant::now());
     act()?;
     let tally = Tally { ops: work.dir_names().len() as u64, ..Tally::default() };
-    let cpu_us = worker::cpu_us()?.saturating_sub(cpu_us);
+    let cpu_us = worker::cpu_us(UsageWho::RUSAGE_SELF)?.saturating_sub(cpu_us);
     let outcome = Outcome { seconds: began.elapsed().as_secs_f64(), tally, progress: Vec::new(), cpu_us, traffic: None };
     let repetitions = vec![Repetition { outcome, usage: None, ceiling: None }];
     let work = Workload { procs: 1, clients: 1, depth: 1, progress: None, ..work.clone() };
-    Ok(Measurement { phase: format!("{TREE}{}", step.name()), step, work, repetitions })
+    Ok(Measurement { phase: format!("{TREE}{}", step.name()), step: Some(step), work, repetitions })
 }
 
 /// Runs a command by the shell; `name` says for which file system, if there are several.

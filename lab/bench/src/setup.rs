@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value};
 use toml::de::DeValue;
 use weft_analysis::results::Spread;
@@ -16,7 +16,7 @@ use weft_plan::units::{bytes, name, number, seconds, up_to};
 use weft_plan::workload;
 
 use crate::stats::median_interval;
-use weft_workload::{Dirs, Protocol, WorkStep, Workload};
+use weft_workload::{Dirs, Protocol, Steps, WorkStep, Workload};
 
 /// Keys of a plan that say something to models only.
 const OF_MODELS: [&str; 11] = [
@@ -84,6 +84,8 @@ pub enum Place {
     Directory(PathBuf),
     /// One of Weft that serves already, by the library.
     FileSystem(OsString),
+    /// What only the commands of a plan know how to reach.
+    Word(OsString),
 }
 
 /// Work with the values that make it another one than the others.
@@ -135,9 +137,17 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<(Setup, Workload)> {
     local.finish()?;
     let tables = root.tables("workload")?;
     let [table] = &tables[..] else { return Err(root.error("workload", "one workload at a time runs on this machine")) };
-    let kind = table.swept("kind", choices, |value| name(value, &workload::KINDS))?.ok_or_else(|| table.error("kind", "is missing"))?;
+    let kinds: Vec<(&str, Option<workload::Kind>)> =
+        workload::KINDS.iter().map(|(name, kind)| (*name, Some(*kind))).chain([("commands", None)]).collect();
+    let kind = table.swept("kind", choices, |value| name(value, &kinds))?.ok_or_else(|| table.error("kind", "is missing"))?;
     let depth = table.swept("window", choices, |value| up_to(value, 4096))?.unwrap_or(1);
-    let work = workload::read(table, kind, clients * threads, choices)?;
+    let work = match kind {
+        Some(kind) => workload::read(table, kind, clients * threads, choices)?,
+        None => {
+            let steps = Steps { commands: Some(workload::commands(table, choices)?), ..Steps::default() };
+            Workload { procs: clients * threads, steps, ..Workload::empty_files(0) }
+        }
+    };
     let work = Workload { fsync: table.swept("fsync", choices, truth)?.unwrap_or(false), ..work };
     if work.procs != clients * threads {
         return Err(table.error("ranks", "clients and threads say how many there are: leave this away"));
@@ -160,8 +170,46 @@ pub struct Pace {
     pub most: u32,
     /// Enough once every median is known to so much of itself.
     pub within: Option<f64>,
-    /// Rest before each step.
+    /// Before each step.
+    pub rest: Rest,
+}
+
+/// What lies between two steps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rest {
+    /// So long.
     pub pause: Duration,
+    /// Without what the kernel keeps of files, names and attributes.
+    pub drop_caches: bool,
+}
+
+/// Forgets what it is told to forget.
+const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
+
+impl Rest {
+    /// Whether it can be taken here.
+    ///
+    /// # Errors
+    /// The kernel's caches cannot be dropped.
+    pub fn check(&self) -> Result<()> {
+        let is_allowed = !self.drop_caches || std::fs::OpenOptions::new().write(true).open(DROP_CACHES).is_ok();
+        ensure!(is_allowed, "only root drops the kernel's caches ({DROP_CACHES}): without that, --set local.drop_caches=false");
+        Ok(())
+    }
+
+    /// Takes it.
+    ///
+    /// # Errors
+    /// Of the operating system.
+    pub fn take(&self) -> Result<()> {
+        std::thread::sleep(self.pause);
+        if self.drop_caches {
+            // What is not on the disks stays.
+            nix::unistd::sync();
+            std::fs::write(DROP_CACHES, "3").with_context(|| format!("cannot write {DROP_CACHES}"))?;
+        }
+        Ok(())
+    }
 }
 
 impl Pace {
@@ -211,7 +259,8 @@ impl Pace {
         if pause > PAUSE_MAX_S {
             return Err(local.error("pause", &format!("is longer than {PAUSE_MAX_S} s")));
         }
-        Ok(Pace { least, most, within, pause: Duration::from_secs_f64(pause) })
+        let drop_caches = local.value("drop_caches", truth)?.unwrap_or(false);
+        Ok(Pace { least, most, within, rest: Rest { pause: Duration::from_secs_f64(pause), drop_caches } })
     }
 }
 
@@ -235,12 +284,19 @@ impl Place {
     pub(crate) fn program(&self) -> Option<&Path> {
         match self {
             Place::Build(program) => Some(program),
-            Place::Temporary | Place::Directory(_) | Place::FileSystem(_) => None,
+            Place::Temporary | Place::Directory(_) | Place::FileSystem(_) | Place::Word(_) => None,
         }
     }
 }
 
 impl Variant {
+    /// That which was given to its place, or the values that make it another one.
+    pub fn name(&self) -> String {
+        let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
+        let words: Vec<String> = self.values.values().map(word).collect();
+        if words.is_empty() { "here".into() } else { words.join(" ") }
+    }
+
     /// The work as it is done here: protocols and hints take turns as file systems do.
     ///
     /// # Errors
@@ -255,7 +311,13 @@ impl Variant {
             ensure!(work.dirs != Dirs::Split, "{path}: directories that are split from the beginning are for the library");
             ensure!(protocol == Protocol::Weft && !no_metafile, "{path}: workload.protocol and no_metafile are for the library");
         }
-        if matches!(self.place, Place::Directory(_) | Place::FileSystem(_)) {
+        match (&work.steps.commands, &self.place) {
+            (Some(_), Place::Directory(_) | Place::Word(_)) => ensure!(work.clients_in_all() == 1, "commands are run by one client"),
+            (Some(_), _) => bail!("commands are for places of `weft lab run`: --path NAME=DIR, or --word NAME=WORD"),
+            (None, Place::Word(word)) => bail!("{}: only the commands of a plan can reach it", word.display()),
+            _ => {}
+        }
+        if matches!(self.place, Place::Directory(_) | Place::FileSystem(_) | Place::Word(_)) {
             ensure!(!self.setup.restart, "local.restart is for temporary file systems: give --before-each COMMAND");
             ensure!(self.setup.record.is_none(), "local.record is for temporary file systems: use `weft trace`");
         }
@@ -287,7 +349,7 @@ mod tests {
 
     #[test]
     fn repetitions_go_on_until_medians_are_known() {
-        let pace = |within| Pace { least: 6, most: 8, within, pause: Duration::ZERO };
+        let pace = |within| Pace { least: 6, most: 8, within, rest: Rest { pause: Duration::ZERO, drop_caches: false } };
         let steady: Vec<f64> = vec![100.0, 101.0, 99.0, 100.0, 102.0, 98.0];
         let unsteady: Vec<f64> = vec![100.0, 150.0, 60.0, 100.0, 102.0, 98.0];
         // The second file system is twice as fast in each turn, however unsteady the machine is.

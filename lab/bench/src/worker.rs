@@ -208,7 +208,7 @@ fn step<T: Target>(target: &T, clients: &mut [T::Client], order: &Order, wait_fo
         let threads: Vec<_> = clients.iter_mut().map(|client| scope.spawn(|| one(client))).collect();
         gate.wait();
         let started = wait_for_start();
-        let (cpu_before, traffic_before) = (cpu_us(), target.traffic());
+        let (cpu_before, traffic_before) = (cpu_us(UsageWho::RUSAGE_SELF), target.traffic());
         gate.wait();
         let mut done = Done { node: node_name(), begun_ns: u64::MAX, ended_ns: 0, tally: Tally::default(), cpu_us: 0, traffic: None };
         let mut failure = started.err();
@@ -222,7 +222,7 @@ fn step<T: Target>(target: &T, clients: &mut [T::Client], order: &Order, wait_fo
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
-        done.cpu_us = cpu_us()?.saturating_sub(cpu_before?);
+        done.cpu_us = cpu_us(UsageWho::RUSAGE_SELF)?.saturating_sub(cpu_before?);
         done.traffic = target.traffic().zip(traffic_before).map(|(now, before)| now.since(before));
         match failure {
             Some(error) => Err(error),
@@ -244,11 +244,11 @@ pub fn monotonic_ns() -> Result<u64> {
     Ok(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
-/// Processor time of this process in microseconds.
+/// Processor time of this process, or of all that it has waited for, in microseconds.
 ///
 /// # Errors
 /// Of the operating system.
-pub fn cpu_us() -> Result<u64> {
-    let usage = getrusage(UsageWho::RUSAGE_SELF).context("cannot tell the processor time")?;
+pub fn cpu_us(of: UsageWho) -> Result<u64> {
+    let usage = getrusage(of).context("cannot tell the processor time")?;
     Ok((usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as u64)
 }

@@ -90,6 +90,11 @@ impl<'a> Table<'a> {
         Some((value, name.span()))
     }
 
+    /// All keys, in their order.
+    pub fn keys(&self) -> Vec<String> {
+        self.table.keys().map(|key| key.get_ref().to_string()).collect()
+    }
+
     /// Whether a key is there.
     pub fn has(&self, key: &str) -> bool {
         self.table.iter().any(|(name, _)| name.get_ref() == key)

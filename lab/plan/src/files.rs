@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::document::{Choices, Document, Table, text};
 
 /// Plans and profiles that are part of the program: they work without any file.
-const BUILT_IN: [(&str, &str); 46] = [
+const BUILT_IN: [(&str, &str); 52] = [
     ("plans/directory-hints.toml", include_str!("../../plans/directory-hints.toml")),
     ("plans/engines.toml", include_str!("../../plans/engines.toml")),
     ("plans/creates-engines.toml", include_str!("../../plans/creates-engines.toml")),
@@ -46,6 +46,12 @@ const BUILT_IN: [(&str, &str); 46] = [
     ("profiles/pvfs2-2006.toml", include_str!("../../profiles/pvfs2-2006.toml")),
     ("plans/scale-creates.toml", include_str!("../../plans/scale-creates.toml")),
     ("plans/scale-processes.toml", include_str!("../../plans/scale-processes.toml")),
+    ("plans/small-trees.toml", include_str!("../../plans/small-trees.toml")),
+    ("plans/mounts-files.toml", include_str!("../../plans/mounts-files.toml")),
+    ("plans/mounts-streams.toml", include_str!("../../plans/mounts-streams.toml")),
+    ("plans/mounts-mpi.toml", include_str!("../../plans/mounts-mpi.toml")),
+    ("plans/read-again.toml", include_str!("../../plans/read-again.toml")),
+    ("plans/nfs.toml", include_str!("../../plans/nfs.toml")),
     ("plans/mdtest.toml", include_str!("../../plans/mdtest.toml")),
     ("plans/scale-traces.toml", include_str!("../../plans/scale-traces.toml")),
     ("plans/scale-better.toml", include_str!("../../plans/scale-better.toml")),

@@ -2,15 +2,17 @@
 
 use anyhow::Result;
 use toml::de::DeValue;
-use weft_workload::{BlockOrder, Dirs, Items, ItemsKind, Naming, Protocol, Sharing, Steps, WorkStep, Workload};
+use weft_workload::{
+    BlockOrder, Commands, Dirs, Items, ItemsKind, Naming, Protocol, Rate, Sharing, Steps, TimedCommand, WorkStep, Workload,
+};
 
-use crate::document::{Choices, Table, integer, text, truth};
+use crate::document::{Choices, Table, integer, show, text, truth};
 use crate::units::{bytes, count, name, names, up_to};
 
 /// Workloads of files and blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Empty files made, looked at and removed.
+    /// Files made, looked at, read if they have bytes, and removed.
     Names,
     /// Small files, each client's own, read as a whole in a drawn order.
     Files,
@@ -62,14 +64,22 @@ pub fn read(table: &Table<'_>, kind: Kind, clients: u32, choices: &mut Choices) 
             }
             let protocol = table.swept("protocol", choices, |value| name(value, &Protocol::ALL))?.unwrap_or(Protocol::Weft);
             let items = items(table, choices)?;
+            let size = table.swept("size", choices, bytes)?.unwrap_or(0);
+            if size > 0 && (items.kind != ItemsKind::Files || protocol != Protocol::Weft) {
+                return Err(table.error("size", "is for files, made by the protocol of Weft"));
+            }
             let no_metafile = table.swept("no_metafile", choices, truth)?.unwrap_or(false);
-            let steps = [WorkStep::Create, WorkStep::Stat, WorkStep::Readdir, WorkStep::Remove];
+            let steps = [WorkStep::Create, WorkStep::Stat, WorkStep::Readdir, WorkStep::Read, WorkStep::Remove];
             // Lists only if that is said.
             let is_told = |step| told.as_ref().map_or(step != WorkStep::Readdir, |told| told.contains(&step));
             let mut cycle: Vec<(WorkStep, bool)> = steps.into_iter().map(|step| (step, is_told(step))).collect();
-            cycle.retain(|(step, is_told)| *is_told || !matches!(step, WorkStep::Stat | WorkStep::Readdir));
+            cycle.retain(|(step, is_told)| match step {
+                WorkStep::Create | WorkStep::Remove => true,
+                WorkStep::Read => *is_told && size > 0,
+                _ => *is_told,
+            });
             let attrs = is_told(WorkStep::Readdir);
-            let work = Workload { procs: clients, dirs, protocol, no_metafile, attrs, items, ..Workload::empty_files(files) };
+            let work = Workload { procs: clients, dirs, protocol, no_metafile, attrs, items, size, ..Workload::empty_files(files) };
             Ok(Workload { steps: Steps { cycle, ..Steps::default() }, ..work })
         }
         Kind::Files => {
@@ -123,6 +133,48 @@ fn blocks(table: &Table<'_>, kind: Kind, clients: u32, choices: &mut Choices) ->
         return Err(table.error("block", &format!("{blocks} blocks are more than the {BLOCKS_MAX} that can be simulated")));
     }
     Ok(Workload { per_call, order, steps: Steps::of(access), ..Workload::sharing(sharing, ranks, file_bytes, block) })
+}
+
+/// Commands of the shell; what they find in their environment are the plan's `values`.
+///
+/// # Errors
+/// Names file, line and key of what is wrong.
+pub fn commands(table: &Table<'_>, choices: &mut Choices) -> Result<Commands> {
+    let (given, mut values) = (table.table("values")?, Vec::new());
+    for key in given.keys() {
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        if !key.chars().all(is_part) || key.starts_with(|first: char| first.is_ascii_digit()) {
+            return Err(given.error(&key, "is no name of a variable of the shell"));
+        }
+        values.extend(given.swept(&key, choices, |value| Ok(show(value)))?.map(|value| (key, value)));
+    }
+    let number = |value: &DeValue<'_>| {
+        let named = text(value).ok().and_then(|name| values.iter().find(|(key, _)| *key == name)).map(|(_, value)| value.parse().ok());
+        named
+            .unwrap_or_else(|| count(value).map(u64::from).ok())
+            .ok_or("is neither a count nor the name of a value that is one".to_string())
+    };
+    let mut timed = Vec::new();
+    for command in table.tables("command")? {
+        let needed = |key| command.value(key, text)?.ok_or_else(|| command.error(key, "is missing"));
+        let behind = |key, is_mib| Ok::<_, anyhow::Error>(command.value(key, text)?.map(|behind| Rate { behind, is_mib }));
+        let (rate, mib) = (behind("rate", false)?, behind("mib_rate", true)?);
+        if rate.is_some() && mib.is_some() {
+            return Err(command.error("mib_rate", "a command has one rate"));
+        }
+        timed.push(TimedCommand {
+            name: needed("name")?,
+            run: needed("run")?,
+            rests: command.value("rests", truth)?.unwrap_or(true),
+            operations: command.value("operations", number)?.unwrap_or(1),
+            rate: rate.or(mib),
+        });
+        command.finish()?;
+    }
+    if timed.is_empty() {
+        return Err(table.error("command", "is missing"));
+    }
+    Ok(Commands { prepare: table.value("prepare", text)?, before: table.value("before", text)?, values, timed })
 }
 
 /// A number of blocks, or `"all"` (0).

@@ -92,6 +92,7 @@ fn seen(name: &str, place: &Place) -> MountSeen {
         Place::Directory(path) => mount_of(path),
         Place::FileSystem(fs) => Some(MountSeen { kind: "weft".into(), source: fs.to_string_lossy().into_owned(), ..MountSeen::default() }),
         Place::Build(program) => Some(MountSeen { kind: "weft".into(), source: program.display().to_string(), ..MountSeen::default() }),
+        Place::Word(word) => Some(MountSeen { source: word.to_string_lossy().into_owned(), ..MountSeen::default() }),
         Place::Temporary => Some(MountSeen { kind: "weft".into(), source: "temporary".into(), ..MountSeen::default() }),
     };
     MountSeen { place: name.to_string(), ..found.unwrap_or_default() }

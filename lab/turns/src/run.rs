@@ -38,7 +38,8 @@ The first place is what the others are compared with, turn by turn.
 
 Examples:
   weft lab run mdtest --path weft=~/mnt --path ext4=/srv/plain
-  weft lab run mdtest --path ext4=/srv/plain --set local.within=0.03 --set local.pause=1.3
+  weft lab run mounts-files --path weft=~/mnt --path ext4=/srv/plain --set local.within=0.03
+  weft lab run small-trees --path weft=~/mnt --path ext4=/srv/plain --set workload.values.files=5000
   weft lab run engines --here --virtual twin=machine.toml --out engines.jsonl
   weft lab run mdtest --path weft=~/mnt --hosts hosts.txt --program /opt/weft/bin/weft
   weft lab run mdtest --path weft=~/mnt --before-each 'weft umount ~/mnt; weft mount ~/fs ~/mnt'")]
@@ -51,6 +52,9 @@ pub struct Args {
     /// A file system of Weft that serves, by the library
     #[arg(long, value_name = "NAME=FS")]
     fs: Vec<OsString>,
+    /// What the commands of a plan know how to reach, such as an address: they find it in `$PLACE`
+    #[arg(long, value_name = "NAME=WORD")]
+    word: Vec<OsString>,
     /// A temporary file system of another build of Weft, with its servers and its library
     #[arg(long, value_name = "NAME=PROGRAM")]
     build: Vec<OsString>,
@@ -119,9 +123,10 @@ impl Args {
         let over = self.over()?;
         let simulations = self.simulations()?;
         // A plan of models only need not make sense here.
-        let wants_real = self.here || simulations.is_empty() || [&self.path, &self.fs, &self.build].iter().any(|places| !places.is_empty());
+        let wants_real =
+            self.here || simulations.is_empty() || [&self.path, &self.fs, &self.word, &self.build].iter().any(|places| !places.is_empty());
         let (variants, loads) = if wants_real { self.real(&plan)? } else { Default::default() };
-        let names: Vec<(String, Place)> = variants.iter().map(|variant| (name_of(variant), variant.place.clone())).collect();
+        let names: Vec<(String, Place)> = variants.iter().map(|variant| (variant.name(), variant.place.clone())).collect();
         let mut all: Vec<&str> =
             names.iter().map(|(name, _)| name.as_str()).chain(simulations.iter().map(|one| one.name.as_str())).collect();
         all.sort_unstable();
@@ -133,6 +138,7 @@ impl Args {
             Place::Build(program) => format!("{name}=build {}", program.display()),
             Place::Directory(path) => format!("{name}=path {}", path.display()),
             Place::FileSystem(fs) => format!("{name}=weft {}", fs.display()),
+            Place::Word(word) => format!("{name}=word {}", word.display()),
         };
         let places = names.iter().map(told).chain(simulations.iter().map(|one| format!("{}={}", one.name, one.settings.join(" "))));
         let asked = Asked {
@@ -164,9 +170,10 @@ impl Args {
     fn real(&self, plan: &LocalPlan<'_>) -> Result<(Vec<Variant>, Vec<Load>)> {
         let (temporary, loads) = plan.cases()?;
         let mut variants = Vec::new();
-        let given: [(_, Reach); 3] = [
+        let given: [(_, Reach); 4] = [
             (&self.path, |at| Ok(Place::Directory(at.into()))),
             (&self.fs, |at| Ok(Place::FileSystem(at))),
+            (&self.word, |at| Ok(Place::Word(at))),
             (&self.build, |at| std::path::absolute(at).map(Place::Build)),
         ];
         for (word, place) in given.into_iter().flat_map(|(words, place)| words.iter().map(move |word| (word, place))) {
@@ -271,7 +278,7 @@ impl Args {
         let pace = plan.pace()?;
         let place = temporary_dir(self.dir.as_deref())?;
         loop {
-            let names: Vec<String> = variants.iter().map(name_of).collect();
+            let names: Vec<String> = variants.iter().map(Variant::name).collect();
             let hosts = over.as_ref().map_or(0, |over| over.hosts.len());
             let progress = std::io::stderr().is_terminal().then(|| (Instant::now(), 0));
             let mut turns = Written { file, loads, places: &names, variants: &variants, seed, pace, hosts, progress, turn: 0 };
@@ -284,7 +291,7 @@ impl Args {
                 place: place.path(),
                 stop,
                 common,
-                pause: pace.pause,
+                rest: pace.rest,
                 before_each: self.before_each.as_deref(),
                 over: over.as_ref(),
             };
@@ -300,7 +307,7 @@ impl Args {
                 }
                 (_, Some(Culprit(number)), _) => {
                     let gone = variants.remove(*number);
-                    Line::Lost { at: now(), host: None, place: Some(name_of(&gone)), why: why.clone() }
+                    Line::Lost { at: now(), host: None, place: Some(gone.name()), why: why.clone() }
                 }
                 _ => return Err(error),
             };
@@ -371,13 +378,6 @@ fn phase_of(results: &Map<String, Value>) -> Result<Phase> {
     });
     ensure!(Spread::of([seconds, rate]).is_some(), "a simulated case has a result that is no number");
     Ok(serde_json::from_value(phase)?)
-}
-
-/// The name of a place: that which was given, or the values that make it another one.
-fn name_of(variant: &Variant) -> String {
-    let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
-    let words: Vec<String> = variant.values.values().map(word).collect();
-    if words.is_empty() { "here".into() } else { words.join(" ") }
 }
 
 /// `NAME=PLACE`.
