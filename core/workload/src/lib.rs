@@ -1,7 +1,7 @@
 //! `weft-workload`: what clients do, as data: how many, on which files, in which steps, how often.
-//! One [`Workload`] serves every driver: system calls below a path and the client library
-//! (`lab/bench`), the client library in virtual time (`nodes/virtual-cluster`), and modelled
-//! programs (`lab/piosim`). It never does any of it.
+//! One [`Workload`] serves every driver: system calls below a path and commands (`lab/bench`), the
+//! client library (`nodes/steps`, on real servers and in virtual time), and modelled programs
+//! (`lab/piosim`). It never does any of it.
 //!
 //! A *client* is one thread of one process; clients are numbered through all processes. Names and
 //! places of blocks follow from numbers, so that any process can tell those of any client.

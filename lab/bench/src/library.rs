@@ -4,26 +4,23 @@
 //! At depth 1 each request waits for its reply. Above it a client keeps so many requests in flight:
 //! whole batches where the library has a call for them, otherwise flows side by side.
 
-mod items;
-mod many;
-
 use std::cell::RefCell;
-use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
 use weft_base::{FileKind, Handle, Payload};
-use weft_client::{ClassicClient, CreateOptions, OpenFile, XattrFlags, run_window};
+use weft_client::{ClassicClient, XattrFlags, run_window};
 use weft_host::connect::Fs;
 use weft_layout::HintName;
 use weft_rt::Bulk;
 use weft_rt_real::ClientRt;
+use weft_steps::{Part, StepError, Surroundings};
 use weft_wire::Rights;
 
 use crate::data::{MARK_BYTES, mark, noise};
 use crate::meter::Meter;
 use crate::target::{Target, Traffic};
-use weft_workload::{Block, Dirs, ItemsKind, Protocol, WorkStep, Workload};
+use weft_workload::{Block, Dirs, Protocol, WorkStep, Workload};
 
 /// Names given to one call of a batch: many windows, so that the end of a batch, when the window
 /// drains, does not count.
@@ -95,8 +92,32 @@ impl LibraryTarget {
         self.fs.run_at(path, flow)
     }
 
-    fn first_error<T>(&self, path: &[u8], results: Vec<weft_client::Result<T>>) -> Result<Vec<T>> {
-        results.into_iter().collect::<weft_client::Result<_>>().map_err(|error| self.fs.explain(path, error))
+    fn done<T>(&self, path: &[u8], step: impl Future<Output = Result<T, StepError>>) -> Result<T> {
+        self.fs.run(step).map_err(|failure| match failure {
+            StepError::Refused(error) => self.fs.explain(path, error),
+            StepError::Wrong(what) => anyhow!(what),
+        })
+    }
+
+    /// The directory of this name below a client's directory `dir` at `path`: one of a tree is
+    /// there already, any other is made later.
+    fn folder(&self, dir: Handle, path: &[u8], name: &str, work: &Workload) -> Result<Handle> {
+        if work.items.depth == 0 || name.is_empty() {
+            return Ok(dir);
+        }
+        Ok(self.fs.stat(&[path, b"/", name.as_bytes()].concat(), false)?.handle)
+    }
+}
+
+impl LibraryClient {
+    /// The files of all folders.
+    fn files(&self, work: &Workload) -> Vec<(Handle, Bytes, u64)> {
+        let files = work.files_of(self.number) as usize;
+        let of = |folder: &'_ Folder| {
+            let handle = folder.handle;
+            folder.names[..files].iter().cloned().zip(0..).map(move |(name, number)| (handle, name, number)).collect::<Vec<_>>()
+        };
+        self.folders.iter().flat_map(of).collect()
     }
 }
 
@@ -136,31 +157,40 @@ impl Target for LibraryTarget {
 
     fn run(&self, client: &mut LibraryClient, step: WorkStep, work: &Workload, meter: &mut Meter) -> Result<()> {
         let path = self.path(work, client);
-        let classic = (work.protocol == Protocol::Classic).then_some(&client.classic);
-        let mut part =
-            Part { target: self, work, number: client.number, noise: &client.noise, path: &path, meter: RefCell::new(meter), classic };
+        let around = Marked { client: client.number, noise: &client.noise, is_alone: work.depth == 1, meter: RefCell::new(meter) };
+        let (library, who) = (&self.fs.client, &self.fs.who);
+        let part = Part {
+            client: library,
+            classic: (work.protocol == Protocol::Classic).then_some(&client.classic),
+            who,
+            work,
+            number: client.number,
+            batch: if work.depth == 1 { 1 } else { BATCH },
+            list_bytes: LIST_BYTES,
+            around: &around,
+        };
         if step == WorkStep::ReadMany {
-            return part.read_many(&client.folders);
+            return self.done(&path, part.read_many(&client.files(work)));
         }
+        let files = work.files_of(client.number) as usize;
         for folder in &mut client.folders {
-            let below = work.items.subdirs > 0;
+            let (dir, below) = (folder.handle, work.items.subdirs > 0);
             match step {
                 WorkStep::Create => {
                     if below {
-                        let made = self.fs.client.mkdir(&self.fs.who, client.dir, &folder.name, 0o755);
-                        folder.handle = self.run_at(&path, made)?.handle;
+                        folder.handle = self.run_at(&path, library.mkdir(who, client.dir, &folder.name, 0o755))?.handle;
                     }
-                    part.create(folder)?;
+                    folder.handles = self.done(&path, part.create(folder.handle, &folder.names[..files]))?;
                 }
-                WorkStep::Stat => part.stat(folder)?,
-                WorkStep::Readdir => part.list(folder)?,
-                WorkStep::Write => part.write(folder)?,
-                WorkStep::Read => part.read(folder)?,
+                WorkStep::Stat => self.done(&path, part.stat(dir, &folder.names[..files], &folder.handles))?,
+                WorkStep::Readdir => self.done(&path, part.list(dir))?,
+                WorkStep::Write => folder.handles = self.done(&path, written(&part, folder))?,
+                WorkStep::Read => self.done(&path, read(&part, folder))?,
                 WorkStep::ReadMany => unreachable!("it takes all folders together"),
                 WorkStep::Remove => {
-                    part.remove(folder)?;
+                    self.done(&path, part.remove(dir, &folder.names[..files]))?;
                     if below {
-                        self.run_at(&path, self.fs.client.rmdir(&self.fs.who, client.dir, &folder.name))?;
+                        self.run_at(&path, library.rmdir(who, client.dir, &folder.name))?;
                     }
                 }
             }
@@ -174,271 +204,76 @@ impl Target for LibraryTarget {
     }
 }
 
-/// Blocks as the library wants them.
-fn ranges(call: &[Block]) -> Vec<(u64, u64)> {
-    call.iter().map(|block| (block.offset, block.bytes)).collect()
+/// Makes the files of a folder and writes them, one after the other.
+async fn written(part: &LibraryPart<'_>, folder: &Folder) -> Result<Vec<Handle>, StepError> {
+    let mut handles = Vec::new();
+    for (name, number) in folder.names.iter().zip(0..part.work.streams_of()) {
+        let (attr, file, _) = part.client.create(part.who, folder.handle, name, &part.options()).await?;
+        part.write(&file, number).await?;
+        part.client.close(file).await?;
+        handles.push(attr.handle);
+    }
+    Ok(handles)
 }
 
-/// One client's part of one step.
-struct Part<'a> {
-    target: &'a LibraryTarget,
-    work: &'a Workload,
-    number: u64,
+/// Reads the files of a folder: many requests of one file at once, or of many files if each is one
+/// request.
+async fn read(part: &LibraryPart<'_>, folder: &Folder) -> Result<(), StepError> {
+    let (work, depth) = (part.work, part.work.depth as usize);
+    let calls = work.blocks_of(0).div_ceil(work.blocks_per_call(0));
+    let (files_at_once, calls_at_once) = if calls > 1 { (1, depth) } else { (depth, 1) };
+    let flows = folder.handles.iter().zip(0..work.streams_of()).map(|(handle, number)| async move {
+        let (_, file) = part.client.open(part.who, *handle, Rights::READ, false).await?;
+        // Apart from this flow, which is moved with others like it: without optimisation they would
+        // not fit on the stack of a thread.
+        Box::pin(part.read(&file, number, calls_at_once)).await?;
+        Ok(part.client.close(file).await?)
+    });
+    run_window(flows, files_at_once).await.into_iter().collect()
+}
+
+/// Blocks with marks in front of noise, counted by a meter.
+struct Marked<'a> {
+    client: u64,
     noise: &'a [u8],
-    path: &'a [u8],
+    /// Each operation waits for the one before.
+    is_alone: bool,
     meter: RefCell<&'a mut Meter>,
-    /// Given if files are made, listed and removed by the steps of PVFS2.
-    classic: Option<&'a ClassicClient<ClientRt>>,
 }
 
-impl Part<'_> {
-    fn fs(&self) -> &Fs {
-        &self.target.fs
+type LibraryPart<'a> = Part<'a, ClientRt, Marked<'a>>;
+
+impl Surroundings for Marked<'_> {
+    type Marks = Vec<[u8; MARK_BYTES]>;
+
+    fn marks(&self, number: u64, blocks: &[Block]) -> Self::Marks {
+        blocks.iter().map(|block| mark(self.client, number, *block)).collect()
     }
 
-    fn depth(&self) -> usize {
-        self.work.depth as usize
-    }
-
-    fn count(&self, bytes: u64) {
-        let mut meter = self.meter.borrow_mut();
-        if self.work.depth == 1 { meter.done(bytes) } else { meter.done_among_others(1, bytes) }
-    }
-
-    fn options(&self, rights: Rights) -> CreateOptions {
-        CreateOptions {
-            exclusive: self.work.sharing == weft_workload::Sharing::Own,
-            rights,
-            stripe_bytes: self.work.stripe_bytes,
-            stripe_width: self.work.stripe_width,
-            ..CreateOptions::default()
-        }
-    }
-
-    fn create(&mut self, folder: &mut Folder) -> Result<()> {
-        let files = self.work.files_of(self.number) as usize;
-        let unopened = self.work.size == 0 && !self.work.open && !self.work.fsync;
-        let options = self.options(Rights::WRITE);
-        let (fs, dir) = (self.fs(), folder.handle);
-        if self.work.items.kind == ItemsKind::Directories {
-            return self.make_directories(folder);
-        }
-        if let Some(classic) = self.classic {
-            return self.changes(&folder.names[..files], |name| classic.create(&fs.who, dir, name, 0o644));
-        }
-        folder.handles = match (unopened, self.work.depth) {
-            (true, 1) => {
-                let mut handles = Vec::with_capacity(files);
-                for name in &folder.names[..files] {
-                    let made = fs.client.create_many(&fs.who, dir, std::slice::from_ref(name), &options);
-                    handles.extend(self.target.first_error(self.path, fs.run(made))?.iter().map(|attr| attr.handle));
-                    self.count(0);
-                }
-                handles
-            }
-            (true, _) => {
-                let mut handles = Vec::with_capacity(files);
-                for names in folder.names[..files].chunks(BATCH) {
-                    let made = fs.run(fs.client.create_many(&fs.who, dir, names, &options));
-                    handles.extend(self.target.first_error(self.path, made)?.iter().map(|attr| attr.handle));
-                    self.meter.borrow_mut().done_among_others(names.len() as u64, 0);
-                }
-                handles
-            }
-            (false, _) => {
-                let this = &*self;
-                let flows = folder.names[..files].iter().enumerate().map(|(number, name)| this.create_written(dir, name, number as u64));
-                self.target.first_error(self.path, fs.run(run_window(flows, self.depth())))?
-            }
-        };
-        Ok(())
-    }
-
-    async fn create_written(&self, dir: Handle, name: &Bytes, number: u64) -> weft_client::Result<Handle> {
-        let fs = self.fs();
-        let (attr, file, _) = fs.client.create(&fs.who, dir, name, &self.options(Rights::WRITE)).await?;
-        for index in 0..self.work.blocks_of(number) {
-            self.write_block(&file, number, self.work.block_of(self.number, number, index)).await?;
-        }
-        if self.work.fsync {
-            fs.client.fsync(&file, false).await?;
-        }
-        fs.client.close(file).await?;
-        self.count(self.work.bytes_of(number));
-        Ok(attr.handle)
-    }
-
-    /// A change of each name with requests of its own.
-    fn changes<'n, F>(&'n self, names: &'n [Bytes], change: impl Fn(&'n Bytes) -> F) -> Result<()>
-    where
-        F: Future<Output = weft_client::Result<()>>,
-    {
-        let flows = names.iter().map(|name| {
-            let change = change(name);
-            async move {
-                change.await?;
-                self.count(0);
-                Ok(())
-            }
-        });
-        self.target.first_error(self.path, self.fs().run(run_window(flows, self.depth()))).map(drop)
-    }
-
-    fn stat(&self, folder: &Folder) -> Result<()> {
-        let fs = self.fs();
-        if self.work.depth == 1 {
-            for name in &folder.names[..self.work.files_of(self.number) as usize] {
-                self.target.run_at(self.path, fs.client.lookup(&fs.who, folder.handle, name))?;
-                self.count(0);
-            }
-            return Ok(());
-        }
-        for handles in folder.handles.chunks(self.depth()) {
-            self.target.first_error(self.path, fs.run(fs.client.stat_many(handles)))?;
-            self.meter.borrow_mut().done_among_others(handles.len() as u64, 0);
-        }
-        Ok(())
-    }
-
-    fn list(&self, folder: &Folder) -> Result<()> {
-        let fs = self.fs();
-        if let Some(classic) = self.classic {
-            let listed = self.target.run_at(self.path, classic.list(&fs.who, folder.handle))?;
-            self.meter.borrow_mut().done_among_others(listed, 0);
-            return Ok(());
-        }
-        let mut cookie = 0;
-        loop {
-            let flow = fs.client.readdir(&fs.who, folder.handle, cookie, LIST_BYTES, self.work.attrs);
-            let page = self.target.run_at(self.path, flow)?;
-            self.meter.borrow_mut().done_among_others(page.entries.len() as u64, 0);
-            match page.entries.last() {
-                Some(last) if !page.end => cookie = last.cookie,
-                _ => return Ok(()),
-            }
-        }
-    }
-
-    fn write(&mut self, folder: &mut Folder) -> Result<()> {
-        let fs = self.fs();
-        for number in 0..self.work.streams_of() {
-            let options = self.options(Rights::WRITE);
-            let create = fs.client.create(&fs.who, folder.handle, &folder.names[number as usize], &options);
-            let (attr, file, _) = self.target.run_at(self.path, create)?;
-            let (this, open) = (&*self, &*file);
-            if self.work.per_call == 1 {
-                let blocks = (0..self.work.blocks_of(number)).map(|index| async move {
-                    let block = this.work.block_of(this.number, number, index);
-                    this.write_block(open, number, block).await?;
-                    this.count(block.bytes);
-                    Ok(())
-                });
-                self.target.first_error(self.path, fs.run(run_window(blocks, self.depth())))?;
-            } else {
-                let calls = self.work.calls_of(self.number, number).map(|call| this.write_call(open, number, call));
-                self.target.first_error(self.path, fs.run(run_window(calls, self.depth())))?;
-            }
-            if self.work.fsync {
-                self.target.run_at(self.path, fs.client.fsync(&file, false))?;
-            }
-            self.target.run_at(self.path, fs.client.close(file))?;
-            folder.handles.push(attr.handle);
-        }
-        Ok(())
-    }
-
-    /// Several blocks in one call.
-    async fn write_call(&self, file: &OpenFile, number: u64, call: Vec<Block>) -> weft_client::Result<()> {
-        let marks: Vec<_> = call.iter().map(|block| mark(self.number, number, *block)).collect();
-        let mut data = Vec::with_capacity(2 * call.len());
-        for (block, mark) in call.iter().zip(&marks) {
+    fn bytes<'b>(&'b self, blocks: &[Block], marks: &'b Self::Marks) -> Bulk<'b> {
+        let mut data = Vec::with_capacity(2 * blocks.len());
+        for (block, mark) in blocks.iter().zip(marks) {
             let marked = mark.len().min(block.bytes as usize);
             data.extend([&mark[..marked], &self.noise[marked..block.bytes as usize]]);
         }
-        self.fs().client.write_list(file, &ranges(&call), Bulk::Slices(data)).await?;
-        self.count(call.iter().map(|block| block.bytes).sum());
-        Ok(())
+        Bulk::Slices(data)
     }
 
-    async fn write_block(&self, file: &OpenFile, number: u64, block: Block) -> weft_client::Result<()> {
-        let mark = mark(self.number, number, block);
-        let marked = mark.len().min(block.bytes as usize);
-        let data = vec![&mark[..marked], &self.noise[marked..block.bytes as usize]];
-        self.fs().client.write(file, block.offset, Bulk::Slices(data)).await
-    }
-
-    fn read(&self, folder: &Folder) -> Result<()> {
-        let streams = 0..self.work.streams_of();
-        // Many requests of one file at once, or of many files if each is one request.
-        let calls = self.work.blocks_of(0).div_ceil(self.work.blocks_per_call(0));
-        let (files_at_once, blocks_at_once) = if calls > 1 { (1, self.depth()) } else { (self.depth(), 1) };
-        let flows = streams.map(|number| self.read_file(folder.handles[number as usize], number, blocks_at_once));
-        self.fs().run(run_window(flows, files_at_once)).into_iter().collect()
-    }
-
-    async fn read_file(&self, handle: Handle, number: u64, at_once: usize) -> Result<()> {
-        let fs = self.fs();
-        let explain = |error| fs.explain(self.path, error);
-        let (_, file): (_, Arc<OpenFile>) = fs.client.open(&fs.who, handle, Rights::READ, false).await.map_err(explain)?;
-        let open = &*file;
-        // Apart from this flow, which is moved with others like it: without optimisation they would
-        // not fit on the stack of a thread.
-        if self.work.per_call == 1 {
-            let blocks = (0..self.work.blocks_of(number)).map(|index| async move {
-                let block = self.work.block_of(self.number, number, index);
-                let pieces = fs.client.read(open, block.offset, block.bytes).await.map_err(explain)?;
-                self.check(&pieces, number, block)?;
-                self.count(block.bytes);
-                Ok(())
-            });
-            Box::pin(run_window(blocks, at_once)).await.into_iter().collect::<Result<()>>()?;
-        } else {
-            let calls = self.work.calls_of(self.number, number).map(|call| async move {
-                let read = fs.client.read_list(open, &ranges(&call)).await.map_err(explain)?;
-                call.iter().zip(&read).try_for_each(|(block, pieces)| self.check(pieces, number, *block))?;
-                self.count(call.iter().map(|block| block.bytes).sum());
-                Ok(())
-            });
-            Box::pin(run_window(calls, at_once)).await.into_iter().collect::<Result<()>>()?;
-        }
-        fs.client.close(file).await.map_err(explain)
-    }
-
-    fn check(&self, pieces: &[Payload], number: u64, block: Block) -> Result<()> {
-        let got: u64 = pieces.iter().map(Payload::len).sum();
-        ensure!(got == block.bytes, "{} of {} bytes read at {}", got, block.bytes, block.offset);
+    fn check(&self, pieces: &[Payload], number: u64, block: Block) -> Result<(), String> {
         let mut have = Vec::with_capacity(MARK_BYTES);
         for piece in pieces {
-            let Payload::Real(bytes) = piece else { bail!("synthetic data from a real server") };
+            let Payload::Real(bytes) = piece else { return Err("synthetic data from a real server".into()) };
             have.extend_from_slice(&bytes[..bytes.len().min(MARK_BYTES - have.len())]);
             if have.len() == MARK_BYTES {
                 break;
             }
         }
-        crate::path::check_mark(&have, self.number, number, block)
+        crate::path::check_mark(&have, self.client, number, block).map_err(|error| error.to_string())
     }
 
-    fn remove(&self, folder: &Folder) -> Result<()> {
-        let fs = self.fs();
-        let names = &folder.names[..self.work.files_of(self.number) as usize];
-        if self.work.items.kind == ItemsKind::Directories {
-            return self.changes(names, |name| fs.client.rmdir(&fs.who, folder.handle, name));
-        }
-        if let Some(classic) = self.classic {
-            return self.changes(names, |name| classic.remove(&fs.who, folder.handle, name));
-        }
-        if self.work.depth == 1 {
-            for name in names {
-                self.target.run_at(self.path, fs.client.unlink(&fs.who, folder.handle, name))?;
-                self.count(0);
-            }
-            return Ok(());
-        }
-        for names in names.chunks(BATCH) {
-            self.target.first_error(self.path, fs.run(fs.client.unlink_many(&fs.who, folder.handle, names)))?;
-            self.meter.borrow_mut().done_among_others(names.len() as u64, 0);
-        }
-        Ok(())
+    fn count(&self, operations: u64, bytes: u64) {
+        let mut meter = self.meter.borrow_mut();
+        if self.is_alone && operations == 1 { meter.done(bytes) } else { meter.done_among_others(operations, bytes) }
     }
 }
 

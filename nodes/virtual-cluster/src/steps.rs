@@ -1,16 +1,18 @@
 //! The steps of a workload by the client library: every client a flow on the machine of its
 //! process.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_base::{Credentials, Handle, ROOT_HANDLE};
-use weft_client::{ClassicClient, CreateOptions, OpenFile, XattrFlags, run_window};
+use weft_base::{Credentials, Handle, Payload, ROOT_HANDLE};
+use weft_client::{ClassicClient, Client, CreateOptions, OpenFile, XattrFlags};
 use weft_layout::HintName;
 use weft_rt::Bulk;
-use weft_workload::{BlockOrder, Dirs, Items, Protocol, Sharing, WorkStep, Workload};
+use weft_rt_sim::SimRt;
+use weft_steps::{Part, StepError, Surroundings};
+use weft_workload::{Block, BlockOrder, Dirs, Items, Protocol, Sharing, WorkStep, Workload};
 
 use crate::cluster::Cluster;
 use crate::{PhaseReport, VirtualError};
@@ -23,6 +25,8 @@ const LIST_BYTES: u32 = 64 << 10;
 pub(crate) struct Driver<'a> {
     cluster: &'a Cluster,
     work: &'a Workload,
+    /// The same for flows.
+    shared: Rc<Workload>,
     /// Where each client makes its files; empty before the first.
     dirs: Vec<Handle>,
     /// What the creates of each client found out, for the questions that follow.
@@ -56,7 +60,7 @@ fn check(work: &Workload) -> Result<(), VirtualError> {
 pub(crate) fn run(cluster: &Cluster, work: &Workload) -> Result<Vec<PhaseReport>, VirtualError> {
     check(work)?;
     let handles = (0..work.clients_in_all()).map(|_| Rc::default()).collect();
-    let mut driver = Driver { cluster, work, dirs: Vec::new(), handles, files: Vec::new() };
+    let mut driver = Driver { cluster, work, shared: Rc::new(work.clone()), dirs: Vec::new(), handles, files: Vec::new() };
     for step in &work.steps.before {
         driver.step(*step)?;
     }
@@ -74,6 +78,31 @@ pub(crate) fn run(cluster: &Cluster, work: &Workload) -> Result<Vec<PhaseReport>
     Ok(phases)
 }
 
+/// Bytes of a simulation, and what was done.
+struct Synthetic {
+    client: u64,
+    done: Cell<(u64, u64)>,
+}
+
+impl Surroundings for Synthetic {
+    type Marks = ();
+
+    fn marks(&self, _: u64, _: &[Block]) {}
+
+    fn bytes<'b>(&'b self, blocks: &[Block], _: &'b ()) -> Bulk<'b> {
+        Bulk::Synthetic { len: blocks.iter().map(|block| block.bytes).sum(), tag: self.client + 1 }
+    }
+
+    fn check(&self, _: &[Payload], _: u64, _: Block) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn count(&self, operations: u64, bytes: u64) {
+        let (before, bytes_before) = self.done.get();
+        self.done.set((before + operations, bytes_before + bytes));
+    }
+}
+
 impl Driver<'_> {
     fn step(&mut self, step: WorkStep) -> Result<PhaseReport, VirtualError> {
         match step {
@@ -84,232 +113,53 @@ impl Driver<'_> {
                     self.find_directory()?;
                 }
             }
+            WorkStep::Remove if !self.files.is_empty() => return Err(VirtualError::Invalid(format!("no step {} here", step.name()))),
             _ => {}
         }
-        match step {
-            WorkStep::Create if self.is_classic() => self.classic_create(),
-            WorkStep::Remove if self.is_classic() => self.classic_remove(),
-            WorkStep::Create if self.work.size > 0 => self.create_written(),
-            WorkStep::Create => self.create(),
-            WorkStep::ReadMany => self.read_many(),
-            WorkStep::Stat => self.stat(),
-            WorkStep::Remove if self.files.is_empty() => self.remove(),
-            WorkStep::Write => self.write(),
-            WorkStep::Read => self.read(),
-            WorkStep::Readdir => self.list(),
-            WorkStep::Remove => Err(VirtualError::Invalid(format!("no step {} here", step.name()))),
+        self.cluster.phase(step.name(), self.work, |index, client| self.part(step, index, client))
+    }
+
+    /// One client's part of a step: how many operations and bytes.
+    fn part(&self, step: WorkStep, index: usize, client: Client<SimRt>) -> impl Future<Output = Result<(u64, u64), VirtualError>> + use<> {
+        let (work, number) = (self.shared.clone(), index as u64);
+        let (dir, file) = (self.dirs.get(index).copied(), self.files.get(index).cloned());
+        let handles = self.handles[index].clone();
+        async move {
+            let around = Synthetic { client: number, done: Cell::default() };
+            let classic = (work.protocol == Protocol::Classic).then(|| ClassicClient::new(client.clone()));
+            let part = Part {
+                client: &client,
+                classic: classic.as_ref(),
+                who: &WHO,
+                work: &work,
+                number,
+                batch: 1,
+                list_bytes: LIST_BYTES,
+                around: &around,
+            };
+            let (dir, file) = (dir.unwrap_or(ROOT_HANDLE), || file.as_deref().expect("it was opened before"));
+            let names: Vec<Bytes> = (0..work.files).map(|file| Bytes::from(format!("file.{index}.{file}"))).collect();
+            let done = match step {
+                WorkStep::Create => part.create(dir, &names).await.map(|made| *handles.borrow_mut() = made),
+                WorkStep::Stat => {
+                    let handles = handles.borrow().clone();
+                    part.stat(dir, &names, &handles).await
+                }
+                WorkStep::Readdir => part.list(dir).await,
+                WorkStep::Write => part.write(file(), 0).await,
+                WorkStep::Read => part.read(file(), 0, work.depth as usize).await,
+                WorkStep::Remove => part.remove(dir, &names).await,
+                WorkStep::ReadMany => {
+                    let files: Vec<_> = names.into_iter().zip(0..).map(|(name, number)| (dir, name, number)).collect();
+                    part.read_many(&files).await
+                }
+            };
+            done.map_err(|failure| match failure {
+                StepError::Refused(error) => VirtualError::Failed(step.name().into(), error.status),
+                StepError::Wrong(what) => VirtualError::Stuck(format!("client {index}: {what}")),
+            })?;
+            Ok(around.done.get())
         }
-    }
-
-    fn window(&self) -> usize {
-        self.work.depth as usize
-    }
-
-    fn names(&self, client: usize) -> impl Iterator<Item = Bytes> + use<> {
-        (0..self.work.files).map(move |file| Bytes::from(format!("file.{client}.{file}")))
-    }
-
-    fn create(&self) -> Result<PhaseReport, VirtualError> {
-        let (files, window) = (self.work.files, self.window());
-        self.cluster.phase("create", self.work, |index, client| {
-            let (dir, names, handles) = (self.dirs[index], self.names(index), self.handles[index].clone());
-            async move {
-                let options = CreateOptions { exclusive: true, ..CreateOptions::default() };
-                let flows = names.map(|name| {
-                    let (client, options) = (&client, &options);
-                    async move { client.create_many(&WHO, dir, &[name], options).await.remove(0) }
-                });
-                for attr in run_window(flows, window).await {
-                    handles.borrow_mut().push(attr.map_err(failed("create"))?.handle);
-                }
-                Ok((files, 0))
-            }
-        })
-    }
-
-    fn create_written(&self) -> Result<PhaseReport, VirtualError> {
-        let (files, window, len) = (self.work.files, self.window(), self.work.size);
-        self.cluster.phase("create", self.work, |index, client| {
-            let (dir, names, handles) = (self.dirs[index], self.names(index), self.handles[index].clone());
-            async move {
-                let options = CreateOptions { exclusive: true, ..CreateOptions::default() };
-                let flows = names.map(|name| {
-                    let (client, options) = (&client, &options);
-                    async move {
-                        let (attr, file, _) = client.create(&WHO, dir, &name, options).await?;
-                        client.write(&file, 0, Bulk::Synthetic { len, tag: index as u64 + 1 }).await?;
-                        client.close(file).await.map(|()| attr.handle)
-                    }
-                });
-                for handle in run_window(flows, window).await {
-                    handles.borrow_mut().push(handle.map_err(failed("create"))?);
-                }
-                Ok((files, files * len))
-            }
-        })
-    }
-
-    /// Whole files in a drawn order, many in a call.
-    fn read_many(&self) -> Result<PhaseReport, VirtualError> {
-        let (window, bytes) = (self.window(), self.work.size);
-        self.cluster.phase("read-many", self.work, |index, client| {
-            let (dir, names) = (self.dirs[index], self.names(index).collect::<Vec<Bytes>>());
-            let calls = self.work.drawn_calls(index as u64, names.len());
-            async move {
-                let named = |call: Vec<usize>| call.into_iter().map(|number| (dir, names[number].clone())).collect();
-                let calls: Vec<Vec<_>> = calls.into_iter().map(named).collect();
-                let who = WHO;
-                let flows = calls.iter().map(|call| client.read_many(&who, call));
-                for file in run_window(flows, window).await.into_iter().flatten() {
-                    let read = file.map_err(failed("read-many"))?.data.len();
-                    if read != bytes {
-                        return Err(VirtualError::Stuck(format!("client {index} read a file of {bytes} bytes as one of {read}")));
-                    }
-                }
-                Ok((names.len() as u64, names.len() as u64 * bytes))
-            }
-        })
-    }
-
-    fn is_classic(&self) -> bool {
-        self.work.protocol == Protocol::Classic
-    }
-
-    fn classic_create(&self) -> Result<PhaseReport, VirtualError> {
-        let (files, window) = (self.work.files, self.window());
-        self.cluster.phase("create", self.work, |index, client| {
-            let (dir, names) = (self.dirs[index], self.names(index));
-            async move {
-                let classic = ClassicClient::new(client);
-                let flows = names.map(|name| {
-                    let classic = &classic;
-                    async move { classic.create(&WHO, dir, &name, 0o644).await }
-                });
-                run_window(flows, window).await.into_iter().collect::<Result<(), _>>().map_err(failed("create"))?;
-                Ok((files, 0))
-            }
-        })
-    }
-
-    fn classic_remove(&self) -> Result<PhaseReport, VirtualError> {
-        let (files, window) = (self.work.files, self.window());
-        self.cluster.phase("remove", self.work, |index, client| {
-            let (dir, names) = (self.dirs[index], self.names(index));
-            async move {
-                let classic = ClassicClient::new(client);
-                let flows = names.map(|name| {
-                    let classic = &classic;
-                    async move { classic.remove(&WHO, dir, &name).await }
-                });
-                run_window(flows, window).await.into_iter().collect::<Result<(), _>>().map_err(failed("remove"))?;
-                Ok((files, 0))
-            }
-        })
-    }
-
-    /// Lists the directory of each client with the attributes of its entries.
-    fn list(&self) -> Result<PhaseReport, VirtualError> {
-        let (classic, attrs) = (self.is_classic(), self.work.attrs);
-        self.cluster.phase("readdir", self.work, |index, client| {
-            let dir = self.dirs[index];
-            async move {
-                if classic {
-                    return Ok((ClassicClient::new(client).list(&WHO, dir).await.map_err(failed("readdir"))?, 0));
-                }
-                let (mut cookie, mut listed) = (0, 0);
-                loop {
-                    let page = client.readdir(&WHO, dir, cookie, LIST_BYTES, attrs).await.map_err(failed("readdir"))?;
-                    listed += page.entries.len() as u64;
-                    match page.entries.last() {
-                        Some(last) if !page.end => cookie = last.cookie,
-                        _ => return Ok((listed, 0)),
-                    }
-                }
-            }
-        })
-    }
-
-    /// One look at a name after the other, or so many handles in one call as there may be requests
-    /// in flight: as programs do it that know the library.
-    fn stat(&self) -> Result<PhaseReport, VirtualError> {
-        let (files, window) = (self.work.files, self.window());
-        self.cluster.phase("stat", self.work, |index, client| {
-            let (dir, names, handles) = (self.dirs[index], self.names(index), self.handles[index].borrow().clone());
-            async move {
-                if window == 1 {
-                    for name in names {
-                        client.lookup(&WHO, dir, &name).await.map_err(failed("stat"))?;
-                    }
-                    return Ok((files, 0));
-                }
-                for handles in handles.chunks(window) {
-                    client.stat_many(handles).await.into_iter().try_for_each(|attr| attr.map(drop)).map_err(failed("stat"))?;
-                }
-                Ok((files, 0))
-            }
-        })
-    }
-
-    fn remove(&self) -> Result<PhaseReport, VirtualError> {
-        let (files, window) = (self.work.files, self.window());
-        self.handles.iter().for_each(|handles| handles.borrow_mut().clear());
-        self.cluster.phase("remove", self.work, |index, client| {
-            let (dir, names) = (self.dirs[index], self.names(index));
-            async move {
-                let flows = names.map(|name| {
-                    let client = &client;
-                    async move { client.unlink(&WHO, dir, &name).await }
-                });
-                run_window(flows, window).await.into_iter().collect::<Result<(), _>>().map_err(failed("remove"))?;
-                Ok((files, 0))
-            }
-        })
-    }
-
-    fn write(&self) -> Result<PhaseReport, VirtualError> {
-        let (window, fsync) = (self.window(), self.work.fsync);
-        self.cluster.phase("write", self.work, |index, client| {
-            let (file, calls, bytes) = (self.files[index].clone(), self.calls(index), self.work.size);
-            async move {
-                let flows = calls.iter().map(|call| {
-                    let (client, file) = (&client, &file);
-                    let len = call.iter().map(|(_, bytes)| bytes).sum();
-                    async move { client.write_list(file, call, Bulk::Synthetic { len, tag: index as u64 + 1 }).await }
-                });
-                run_window(flows, window).await.into_iter().collect::<Result<(), _>>().map_err(failed("write"))?;
-                if fsync {
-                    client.fsync(&file, false).await.map_err(failed("fsync"))?;
-                }
-                Ok((calls.len() as u64, bytes))
-            }
-        })
-    }
-
-    fn read(&self) -> Result<PhaseReport, VirtualError> {
-        let window = self.window();
-        self.cluster.phase("read", self.work, |index, client| {
-            let (file, calls, bytes) = (self.files[index].clone(), self.calls(index), self.work.size);
-            async move {
-                let flows = calls.iter().map(|call| {
-                    let (client, file) = (&client, &file);
-                    client.read_list(file, call)
-                });
-                let mut read = 0;
-                for pieces in run_window(flows, window).await {
-                    read += pieces.map_err(failed("read"))?.iter().flatten().map(|piece| piece.len()).sum::<u64>();
-                }
-                if read != bytes {
-                    return Err(VirtualError::Stuck(format!("client {index} read {read} of {bytes} bytes")));
-                }
-                Ok((calls.len() as u64, read))
-            }
-        })
-    }
-
-    /// What one client does, call by call: offset and length of each block.
-    fn calls(&self, client: usize) -> Vec<Vec<(u64, u64)>> {
-        let ranges = |call: Vec<weft_workload::Block>| call.iter().map(|block| (block.offset, block.bytes)).collect();
-        self.work.calls_of(client as u64, 0).map(ranges).collect()
     }
 
     /// Makes and opens the files: one for each client, which may all be the same.
