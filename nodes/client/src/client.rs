@@ -70,8 +70,13 @@ impl<R: Runtime> Client<R> {
     /// This client for what its user sees as one operation: all calls together take as long as one
     /// may ([`ClientOptions::deadline_ns`]), counted from now.
     pub fn for_one_operation(&self) -> Client<R> {
-        let deadline = self.rt().now() + self.inner.options.deadline_ns;
-        Client { inner: self.inner.clone(), until: self.until.min(deadline) }
+        self.for_at_most(self.inner.options.deadline_ns)
+    }
+
+    /// This client for calls that all together take no longer than so many nanoseconds, counted
+    /// from now.
+    pub fn for_at_most(&self, ns: u64) -> Client<R> {
+        Client { inner: self.inner.clone(), until: self.until.min(self.rt().now() + ns) }
     }
 
     /// From now on what this client does in a directory is followed: "no such name" may be answered

@@ -25,7 +25,7 @@ mod types;
 pub use classic::ClassicClient;
 pub use client::Client;
 pub use error::{Error, Result};
-pub use files::OpenFile;
+pub use files::{Hold, OpenFile};
 pub use locks::IsAwaited;
 pub use names::WalkEnd;
 pub use servers::{DataSpace, QuotaUsage};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use weft_base::{Credentials, Handle, Payload, set_id_bits};
+use weft_base::{Credentials, Handle, Payload, SECOND, set_id_bits};
 use weft_client::{Client, Fallocate, Result, SeekFor, SetAttr};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::Rights;
@@ -15,6 +15,9 @@ use crate::posix::Posix;
 const COPY_BYTES_MAX: u32 = 16 << 20;
 /// Bytes that are on their way at once.
 const COPY_PIECE_BYTES: u32 = 4 << 20;
+
+/// How long a read may wait for more than is wanted of it, in nanoseconds.
+const MORE_NS: u64 = 2 * SECOND;
 
 /// How data is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,8 +43,33 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             true => bytes.min(open.file.size_known().saturating_sub(offset)),
             false => bytes,
         };
-        let read = self.noted(self.client.read(&open.file, offset, bytes).await)?;
+        let read = self.noted(self.read_on(&open, offset, bytes).await)?;
         open.note_read();
+        Ok(read)
+    }
+
+    /// Reads from what was read ahead, or from servers, and then more of a file that is read in
+    /// order.
+    async fn read_on(&self, open: &Description, offset: u64, bytes: u64) -> Result<Vec<Payload>> {
+        let hold = self.client.content_hold(&open.file);
+        let mut read = open.ahead.begin(offset, bytes, hold);
+        let had = read.iter().map(Payload::len).sum::<u64>();
+        let (at, missing) = (offset + had, bytes - had);
+        if missing == 0 {
+            return Ok(read);
+        }
+        let Some(asking) = open.ahead.ask(missing, hold, open.file.size_known(), &self.pages.ahead) else {
+            read.extend(self.client.read(&open.file, at, missing).await?);
+            return Ok(read);
+        };
+        let client = self.client.for_one_operation();
+        match client.for_at_most(MORE_NS).read(&open.file, at, missing + asking.more).await {
+            Ok(all) => read.extend(open.ahead.end(asking, all, self.client.content_hold(&open.file))),
+            Err(_) => {
+                open.ahead.give_up();
+                read.extend(client.read(&open.file, at, missing).await?);
+            }
+        }
         Ok(read)
     }
 

@@ -8,6 +8,7 @@ use weft_base::{Attr, DataTime};
 use weft_client::OpenFile;
 use weft_wire::Rights;
 
+use crate::ahead::Ahead;
 use crate::pages::{Version, version_of};
 
 /// How a file shall be opened.
@@ -102,6 +103,8 @@ pub(crate) struct Description {
     pub stable: Stable,
     /// [`OpenFile::epoch_of_writes`] when it was known last whether the file has set-id bits.
     pub epoch: AtomicU32,
+    /// What of it was read ahead.
+    pub ahead: Ahead,
 }
 
 impl Description {
@@ -115,6 +118,7 @@ impl Description {
             is_atime_due,
             stable,
             epoch: AtomicU32::new(DataTime::epoch_of_writes(attr.mtime_epoch)),
+            ahead: Ahead::default(),
         }
     }
 

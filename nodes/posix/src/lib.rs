@@ -6,7 +6,8 @@
 //!   `set_id.rs`);
 //! - what a cache above was told of attributes and names, and what it must forget before an open
 //!   returns (`told/`);
-//! - for which version of a file the pages in a cache above are good (`pages.rs`);
+//! - for which version of a file the pages in a cache above are good (`pages.rs`), and what is read
+//!   ahead for programs that read in small pieces (`ahead.rs`);
 //! - which locks of programs end with a process or an open file (`locking.rs`);
 //! - what callers without a kernel name by paths (`paths.rs`), or by handles that they keep for
 //!   ever (`handles.rs`);
@@ -29,6 +30,7 @@
 //!   one whose opener did not wait for the answer. If somebody did not wait for a lock, it unlocks.
 //! - It implements [`Gateway`]: what must be forgotten is forgotten when the call returns.
 
+mod ahead;
 mod attributes;
 mod closes;
 mod closing;

@@ -1,8 +1,11 @@
-//! Which version of a file the pages in the cache of a gateway are from.
+//! What is kept of the data of files: which versions the pages in the cache of a gateway are from,
+//! and of how many open files something is kept here.
 
 use std::sync::{Mutex, MutexGuard};
 
 use weft_base::{Attr, FastMap, Handle};
+
+use crate::ahead::Budget;
 
 /// Versions remembered; beyond that, all are forgotten, which costs rereading only.
 const VERSIONS_MAX: usize = 65_536;
@@ -15,9 +18,14 @@ pub(crate) fn version_of(attr: &Attr) -> Version {
     (attr.version, attr.size)
 }
 
-/// What the cache holds is good for this version of a file.
+/// What is kept of the data of files.
 #[derive(Debug, Default)]
-pub(crate) struct Pages(Mutex<FastMap<Handle, Version>>);
+pub(crate) struct Pages {
+    /// What the cache holds is good for this version of a file.
+    versions: Mutex<FastMap<Handle, Version>>,
+    /// What is read ahead.
+    pub ahead: Budget,
+}
 
 impl Pages {
     /// True if the pages are from a file with these attributes.
@@ -35,6 +43,6 @@ impl Pages {
     }
 
     fn lock(&self) -> MutexGuard<'_, FastMap<Handle, Version>> {
-        self.0.lock().expect("no code panics while it holds this lock")
+        self.versions.lock().expect("no code panics while it holds this lock")
     }
 }

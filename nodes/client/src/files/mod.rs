@@ -10,6 +10,7 @@ mod delayed;
 mod distribution;
 mod gaps;
 mod granted;
+mod hold;
 mod known;
 mod open_inode;
 mod open_table;
@@ -26,6 +27,7 @@ mod unnamed;
 mod unreported;
 mod write;
 
+pub use hold::Hold;
 pub use open_table::OpenFile;
 
 pub(crate) use open_inode::{OpenInode, View};

@@ -57,6 +57,8 @@ pub(super) struct State {
     readers: u32,
     /// Local opens with the right to write.
     pub(super) writers: u32,
+    /// All there ever were.
+    pub(super) writers_ever: u64,
     /// Local opens for locks.
     lockers: u32,
     /// Who has opened it last without telling the server (`known.rs`).
@@ -168,6 +170,7 @@ impl OpenInode {
         state.gaps.told(attr.size);
         state.readers += u32::from(rights.contains(Rights::READ));
         state.writers += u32::from(rights.contains(Rights::WRITE));
+        state.writers_ever += u64::from(rights.contains(Rights::WRITE));
         state.lockers += u32::from(rights.contains(Rights::LOCK));
         state.granted(sequence, rights, granted);
     }
@@ -442,6 +445,11 @@ impl OpenInode {
 }
 
 impl State {
+    /// Something was written of which its server has not heard.
+    pub(super) fn has_news(&self) -> bool {
+        self.unreported.is_some() || self.is_reporting
+    }
+
     pub(super) fn needed(&self) -> Rights {
         let is_alone = self.writers > 0 && !matches!(self.appending, Appending::Shared(_));
         let needs = [

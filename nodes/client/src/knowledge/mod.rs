@@ -85,7 +85,7 @@ pub(crate) struct Changing<'a> {
 }
 
 /// When a question was asked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) at: Nanos,
     /// How many reports of own writes had arrived (see `files/open_table.rs`).

@@ -16,6 +16,7 @@ use weft_sim_tests::cluster::{Cluster, ClusterConfig};
 use weft_sim_tests::mount::{Mount, caller, how};
 use weft_wire::Rights;
 
+mod ahead;
 mod appending;
 mod crowd;
 mod delayed;

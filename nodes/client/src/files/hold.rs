@@ -1,0 +1,36 @@
+//! Whether what was read of a file is in it still, without a question.
+
+use weft_rt::Runtime;
+
+use super::open_inode::OpenInode;
+use crate::knowledge::Asked;
+use crate::{Client, OpenFile};
+
+/// A time in which nobody changes what is in a file. Two that are equal are of the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// What was told under a lease goes on to be believed, so no other client has opened the file
+    /// for writing.
+    told: Asked,
+    /// Opens for writing by this client; all that they wrote is told.
+    own_writers: u64,
+}
+
+impl OpenInode {
+    /// How often this client has opened it for writing; `None`: it writes, or has written what its
+    /// server does not know.
+    fn past_writers(&self) -> Option<u64> {
+        let state = self.lock();
+        (state.writers == 0 && !state.has_news()).then_some(state.writers_ever)
+    }
+}
+
+impl<R: Runtime> Client<R> {
+    /// Given if nobody can change what is in the file at this moment. What was read between two
+    /// moments that have the same is in it still.
+    pub fn content_hold(&self, file: &OpenFile) -> Option<Hold> {
+        let own_writers = file.inode().past_writers()?;
+        let (_, told) = self.inner.knowledge.state(file.handle(), self.rt().now())?;
+        Some(Hold { told, own_writers })
+    }
+}

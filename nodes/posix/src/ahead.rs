@@ -1,0 +1,141 @@
+//! Reading ahead. A program that reads a file in order and in small pieces would wait for servers
+//! at each of them. So from its second read on more is asked for than it wants, and kept for those
+//! that follow, as long as nobody can have changed the file ([`weft_client::Hold`]).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use weft_base::Payload;
+use weft_client::Hold;
+
+/// Most bytes that are asked for at once.
+const BYTES_MAX: u64 = 1 << 20;
+/// The first time so many times the bytes that are wanted, later twice as many as before.
+const FACTOR: u64 = 4;
+/// Open files of which something is kept, at most; that of others is asked for piece by piece.
+const FILES_MAX: usize = 128;
+
+/// Of how many open files something is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Budget(Arc<()>);
+
+impl Budget {
+    /// Counts while it lives. `None`: there are enough.
+    fn share(&self) -> Option<Arc<()>> {
+        (Arc::strong_count(&self.0) <= FILES_MAX).then(|| self.0.clone())
+    }
+}
+
+/// What was read ahead of one open file.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Where the last read ends.
+    end: u64,
+    /// It begins where the one before ends.
+    is_in_order: bool,
+    /// Bytes that were asked for last, with those that were wanted; 0: no more than these.
+    asked: u64,
+    /// Somebody asks for more than is wanted.
+    is_asking: bool,
+    /// That was in vain once.
+    is_over: bool,
+    /// The bytes from `end` on.
+    kept: Option<Kept>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    pieces: VecDeque<Payload>,
+    hold: Hold,
+    /// It counts while this is kept.
+    _share: Arc<()>,
+}
+
+/// More than is wanted is being asked for; to be given to [`Ahead::end`].
+#[derive(Debug)]
+pub(crate) struct Asking {
+    /// So many bytes more.
+    pub more: u64,
+    /// So many are wanted, before this place.
+    missing: u64,
+    end: u64,
+    hold: Hold,
+    share: Arc<()>,
+}
+
+impl Ahead {
+    /// A read begins: gives its first bytes, as far as they are kept. `hold`: that of this moment.
+    pub fn begin(&self, offset: u64, bytes: u64, hold: Option<Hold>) -> Vec<Payload> {
+        let mut state = self.lock();
+        state.is_in_order = offset > 0 && offset == state.end;
+        state.end = offset.saturating_add(bytes);
+        match state.kept.take() {
+            Some(mut kept) if state.is_in_order && hold == Some(kept.hold) => {
+                let head = take(&mut kept.pieces, bytes);
+                state.kept = (!kept.pieces.is_empty()).then_some(kept);
+                head
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// It has to ask for so many bytes before the end of what it wants. `size`: that of the file,
+    /// in bytes.
+    pub fn ask(&self, missing: u64, hold: Option<Hold>, size: u64, budget: &Budget) -> Option<Asking> {
+        let mut state = self.lock();
+        if !state.is_in_order {
+            state.asked = 0;
+        }
+        let all = (state.asked * 2).max(missing.saturating_mul(FACTOR)).min(BYTES_MAX);
+        let more = all.saturating_sub(missing).min(size.saturating_sub(state.end));
+        if !state.is_in_order || state.is_asking || state.is_over || more == 0 {
+            return None;
+        }
+        let asking = Asking { more, missing, end: state.end, hold: hold?, share: budget.share()? };
+        (state.asked, state.is_asking) = (all, true);
+        Some(asking)
+    }
+
+    /// It has got what it asked for; `hold`: that of this moment. Gives what was wanted, and keeps
+    /// the rest.
+    pub fn end(&self, asking: Asking, read: Vec<Payload>, hold: Option<Hold>) -> Vec<Payload> {
+        let mut pieces = VecDeque::from(read);
+        let wanted = take(&mut pieces, asking.missing);
+        let mut state = self.lock();
+        state.is_asking = false;
+        // Another read may have come meanwhile.
+        if asking.end == state.end && hold == Some(asking.hold) && !pieces.is_empty() {
+            state.kept = Some(Kept { pieces, hold: asking.hold, _share: asking.share });
+        }
+        wanted
+    }
+
+    /// It could not be had, or not soon: a server or some bytes that are not wanted may be the
+    /// cause. From now on nothing more is asked for.
+    pub fn give_up(&self) {
+        self.lock().is_over = true;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("no code panics while it holds this lock")
+    }
+}
+
+/// Takes the first bytes; fewer if there are not so many.
+fn take(pieces: &mut VecDeque<Payload>, mut bytes: u64) -> Vec<Payload> {
+    let mut taken = Vec::new();
+    while bytes > 0
+        && let Some(piece) = pieces.pop_front()
+    {
+        let some = piece.len().min(bytes);
+        if some < piece.len() {
+            pieces.push_front(piece.slice(some, piece.len() - some));
+        }
+        taken.push(piece.slice(0, some));
+        bytes -= some;
+    }
+    taken
+}
