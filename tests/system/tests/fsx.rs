@@ -22,12 +22,12 @@ fn settings(seed: u64, operations: u64) -> fsx::Settings {
 }
 
 #[test]
-fn fsx_100_000_operations() {
-    if !available("fsx_100_000_operations", &[Need::Fuse]) {
+fn fsx_through_a_mount() {
+    if !available("fsx_through_a_mount", &[Need::Fuse]) {
         return;
     }
     let fs = FileSystem::mounted(&["--data", "3", "--stripe-size", "16KiB"]);
-    let report = fsx::run(&[fs.mnt().join("fsx")], &settings(1, 100_000)).unwrap_or_else(|error| panic!("{error}"));
+    let report = fsx::run(&[fs.mnt().join("fsx")], &settings(1, 40_000)).unwrap_or_else(|error| panic!("{error}"));
     eprintln!("{report:?}");
 }
 

@@ -35,7 +35,7 @@ impl<R: Runtime> Client<R> {
             return Err(flow.error(Status::AccessDenied));
         }
         let end = file_end(offset, bytes).map_err(|status| flow.error(status))?;
-        self.stop_delaying(flow, file.inode()).await?;
+        self.settle_delayed(flow, file.inode()).await?;
         if how == Fallocate::Punch {
             let changed = self.change_range(flow, file, FileRange { offset, bytes }, how).await?;
             return self.note_time(flow, who, file, changed).await;

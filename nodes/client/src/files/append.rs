@@ -79,7 +79,7 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("append", file.handle());
         let inode = file.inode();
         let _turn = inode.appends.enter().await;
-        self.stop_delaying(flow, inode).await?;
+        self.settle_delayed(flow, inode).await?;
         if !inode.begin_alone() {
             if inode.may_ask_alone(self.rt().now()) {
                 let (_, opened) = self.open_in(flow, &RENEWAL, inode.handle, Rights::WRITE.with(Rights::APPEND), false, None).await?;
@@ -106,7 +106,7 @@ impl<R: Runtime> Client<R> {
     pub async fn append_shared(&self, file: &OpenFile, data: Bulk<'_>, sync: Option<bool>) -> Result<()> {
         let flow = self.flow("append", file.handle());
         let _turn = file.inode().appends.enter().await;
-        self.stop_delaying(flow, file.inode()).await?;
+        self.settle_delayed(flow, file.inode()).await?;
         self.append_locked(flow, file, data, sync).await
     }
 

@@ -9,7 +9,7 @@ use weft_call::run_window;
 use weft_rt::Runtime;
 use weft_wire::ops::{CLOSES_MAX, CloseManyRequest, DELAYED_BYTES_MAX, DelayedContent};
 
-use super::open_inode::Report;
+use super::reports::Report;
 use crate::flow::Flow;
 use crate::gate::Passage;
 use crate::knowledge::{Changing, Effect, Touched};

@@ -138,9 +138,14 @@ impl OpenInode {
 
     /// Others were told that nothing was written.
     fn lose_delayed(&self) {
-        let mut state = self.lock();
-        state.lose_delayed();
+        self.lose(&mut self.lock());
         self.is_delayed.store(false, Ordering::Release);
+    }
+
+    fn lose(&self, state: &mut State) {
+        state.delayed = Delayed::Nothing;
+        state.lost_writes();
+        self.has_lost.store(state.writers > 0, Ordering::Relaxed);
     }
 
     /// The outcome of a close with all that was kept here, for [`OpenInode::end_report`].
@@ -150,7 +155,7 @@ impl OpenInode {
             Ok(()) if !content.bytes.is_empty() => self.is_inline.store(true, Ordering::Release),
             Ok(()) => {}
             // It has not the right any more, or the file is gone.
-            Err(Status::CapabilityRefused | Status::Stale) => state.lose_delayed(),
+            Err(Status::CapabilityRefused | Status::Stale) => self.lose(state),
             Err(status) if status.is_transient() && status != Status::Conflict => return state.delayed = Delayed::Here(content),
             Err(_) => return state.delayed = Delayed::Refused(content),
         }
@@ -177,11 +182,6 @@ impl State {
             let Delayed::Here(content) = std::mem::take(&mut self.delayed) else { return };
             self.delayed = Delayed::Refused(content);
         }
-    }
-
-    fn lose_delayed(&mut self) {
-        self.delayed = Delayed::Nothing;
-        self.lost_writes();
     }
 }
 
@@ -219,6 +219,20 @@ impl<R: Runtime> Client<R> {
             outcome.map(drop)
         })
         .await
+    }
+
+    /// [`Client::stop_delaying`] for a program that works on the file: what is lost it hears once,
+    /// whoever found it out.
+    pub(super) async fn settle_delayed(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+        let outcome = self.stop_delaying(flow, inode).await;
+        self.tell_of_loss(flow, inode)?;
+        outcome
+    }
+
+    /// Tells a program of what was lost.
+    pub(super) fn tell_of_loss(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+        let is_lost = inode.has_lost.load(Ordering::Relaxed) && inode.has_lost.swap(false, Ordering::Relaxed);
+        if is_lost { Err(flow.error_at(Status::WritesLost, inode.handle.server())) } else { Ok(()) }
     }
 
     async fn bring(&self, flow: Flow, inode: &OpenInode, bytes: &Bytes, mtime_epoch: u32) -> Result<DataTime> {

@@ -16,7 +16,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
-use bytes::Bytes;
 use weft_base::{Attr, Credentials, DataTime, Handle, Layout, Status};
 use weft_layout::{Distribution, FileRange};
 use weft_wire::ops::{CloseRequest, OpenFile as OpenOnWire};
@@ -26,6 +25,7 @@ use super::appending::Appending;
 use super::delayed::Delayed;
 use super::gaps::Gaps;
 use super::granted::Granted;
+use super::reports::Report;
 use super::unreported::{Reported, Unreported};
 use crate::gate::Gate;
 
@@ -48,6 +48,8 @@ pub(crate) struct OpenInode {
     pub(super) is_inline: AtomicBool,
     /// Some of it is with this client only.
     pub(super) is_delayed: AtomicBool,
+    /// Some of it is lost, and no program that writes to it has heard of that.
+    pub(super) has_lost: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -118,22 +120,6 @@ pub(super) struct RunningWrite {
     pub(super) mtime_epoch: u32,
 }
 
-/// A message to the server on what is open and written.
-#[derive(Debug)]
-pub(super) struct Report {
-    pub(super) request: CloseRequest,
-    /// All that is in the file, for the server of its inode.
-    pub(super) content: Option<Bytes>,
-    held_before: Rights,
-}
-
-impl Report {
-    /// True if attributes change with it.
-    pub(super) fn tells_of_writes(&self) -> bool {
-        self.request.written.is_some() || self.content.is_some()
-    }
-}
-
 /// The size of a file as a reader knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KnownSize {
@@ -148,8 +134,20 @@ impl OpenInode {
         let Attr { handle, layout, .. } = *attr;
         let distribution = Distribution::of(&layout).map_or_else(OnceLock::new, OnceLock::from);
         let (gate, appends, leaves) = (Gate::default(), Gate::default(), Gate::default());
-        let (is_read, is_inline, is_delayed) = (AtomicBool::new(false), AtomicBool::new(attr.is_inline()), AtomicBool::new(false));
-        OpenInode { handle, layout, distribution, gate, appends, leaves, is_read, is_inline, is_delayed, state: Mutex::new(state) }
+        let [is_read, is_inline, is_delayed, has_lost] = [false, attr.is_inline(), false, false].map(AtomicBool::new);
+        OpenInode {
+            handle,
+            layout,
+            distribution,
+            gate,
+            appends,
+            leaves,
+            is_read,
+            is_inline,
+            is_delayed,
+            has_lost,
+            state: Mutex::new(state),
+        }
     }
 
     /// The file was closed for a while: others may have changed it.
@@ -211,6 +209,9 @@ impl OpenInode {
         let mut state = self.lock();
         state.readers -= u32::from(rights.contains(Rights::READ));
         state.writers -= u32::from(rights.contains(Rights::WRITE));
+        if state.writers == 0 {
+            self.has_lost.store(false, Ordering::Relaxed);
+        }
         state.lockers -= u32::from(rights.contains(Rights::LOCK));
     }
 

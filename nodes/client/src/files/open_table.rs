@@ -23,7 +23,8 @@ use weft_call::Sequences;
 use weft_wire::Rights;
 
 use super::granted::Granted;
-use super::open_inode::{OpenInode, Report};
+use super::open_inode::OpenInode;
+use super::reports::Report;
 
 /// From this many files on, those closed too long ago to matter are dropped before another is
 /// added.

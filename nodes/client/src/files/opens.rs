@@ -361,7 +361,7 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("fsync", file.handle());
         let _op = weft_trace::operation(weft_trace::event::CLIENT_FSYNC);
         let inode = file.inode();
-        self.stop_delaying(flow, inode).await?;
+        self.settle_delayed(flow, inode).await?;
         let data = self.sync_data(flow, inode, inode.known_size().bytes);
         let (data, meta) = Box::pin(both(data, self.sync_attributes(flow, inode, data_only))).await;
         data.and(meta)
@@ -377,7 +377,7 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("commit", file.handle());
         let _op = weft_trace::operation(weft_trace::event::CLIENT_FSYNC);
         let inode = file.inode();
-        self.stop_delaying(flow, inode).await?;
+        self.settle_delayed(flow, inode).await?;
         let attributes = async {
             self.report(flow, inode).await?;
             self.call(flow, self.owner(flow, inode.handle).await?, &SyncMetaRequest {}).await

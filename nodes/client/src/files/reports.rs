@@ -1,7 +1,10 @@
 //! Telling the server of an inode what of its file is open here, and what was written.
 
+use bytes::Bytes;
 use weft_base::Status;
 use weft_rt::Runtime;
+use weft_wire::Rights;
+use weft_wire::ops::CloseRequest;
 
 use super::open_inode::OpenInode;
 use crate::flow::Flow;
@@ -10,6 +13,22 @@ use crate::{Client, Error, Result};
 
 /// How often a report is begun anew because what was delayed had to go elsewhere.
 const REPORT_TRIES: usize = 4;
+
+/// A message to the server on what is open and written.
+#[derive(Debug)]
+pub(super) struct Report {
+    pub(super) request: CloseRequest,
+    /// All that is in the file, for the server of its inode.
+    pub(super) content: Option<Bytes>,
+    pub(super) held_before: Rights,
+}
+
+impl Report {
+    /// True if attributes change with it.
+    pub(super) fn tells_of_writes(&self) -> bool {
+        self.request.written.is_some() || self.content.is_some()
+    }
+}
 
 impl<R: Runtime> Client<R> {
     /// Tells the server what is open and written, if it does not know. What is delayed goes with

@@ -101,13 +101,13 @@ impl<R: Runtime> Client<R> {
     /// Keeps a write here if it can be delayed; if not, nothing is any more.
     async fn delay_write(&self, flow: Flow, inode: &OpenInode, ranges: &[FileRange], data: &Bulk<'_>, sync: bool) -> Result<bool> {
         if sync {
-            self.stop_delaying(flow, inode).await?;
+            self.settle_delayed(flow, inode).await?;
         }
         loop {
             match inode.take_write(ranges, data, self.rt().now()) {
                 Taken::Here => return Ok(true),
-                Taken::No => return Ok(false),
-                Taken::TooMuch => self.stop_delaying(flow, inode).await?,
+                Taken::No => return self.tell_of_loss(flow, inode).map(|()| false),
+                Taken::TooMuch => self.settle_delayed(flow, inode).await?,
             }
         }
     }
