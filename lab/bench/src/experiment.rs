@@ -71,8 +71,8 @@ pub struct Experiment<'a> {
 }
 
 /// Decides who does a workload when and how often, and hears what came out.
-pub trait Turns<'w> {
-    /// The numbers of those whose turn is next, in their order; `None`: it was done often enough.
+pub trait Schedule<'w> {
+    /// The numbers of those who are next, in their order; `None`: it was done often enough.
     ///
     /// # Errors
     /// What ends the experiment.
@@ -101,10 +101,10 @@ impl Experiment<'_> {
     /// # Errors
     /// If a file system cannot be started or fails, or gives other bytes than were written; then
     /// the error has a [`Culprit`].
-    pub fn run<'w>(&self, loads: impl Iterator<Item = &'w Workload>, turns: &mut impl Turns<'w>) -> Result<()> {
+    pub fn run<'w>(&self, loads: impl Iterator<Item = &'w Workload>, schedule: &mut impl Schedule<'w>) -> Result<()> {
         let ups: Vec<Vec<String>> = self.variants.iter().map(|variant| variant.setup.up()).collect();
         if self.variants.iter().any(|variant| variant.setup.restart) {
-            return self.run_apart(&ups, loads, turns);
+            return self.run_apart(&ups, loads, schedule);
         }
         let mut systems: Vec<System> = Vec::new();
         let mut sites: Vec<Site> = Vec::new();
@@ -143,10 +143,10 @@ impl Experiment<'_> {
             let works: Vec<Workload> = self.variants.iter().map(|variant| variant.by(work)).collect::<Result<_>>()?;
             if let Some(commands) = &work.steps.commands {
                 let shell = Shell::prepare(self, commands)?;
-                while let Some(order) = turns.next(work)? {
+                while let Some(order) = schedule.next(work)? {
                     for number in order {
                         let one = shell.repeat(&self.variants[number], &sites[place_of[number]], work);
-                        turns.told(work, number, one.context(Culprit(number))?)?;
+                        schedule.told(work, number, one.context(Culprit(number))?)?;
                     }
                 }
             } else {
@@ -154,10 +154,10 @@ impl Experiment<'_> {
                 let series = series
                     .map(|(number, ((variant, work), place))| Series::new(self, variant, &sites[*place], work).context(Culprit(number)));
                 let mut series = series.collect::<Result<Vec<Series<'_>>>>()?;
-                while let Some(order) = turns.next(work)? {
+                while let Some(order) = schedule.next(work)? {
                     for number in order {
                         let one = series[number].repeat().context(Culprit(number))?;
-                        turns.told(work, number, one)?;
+                        schedule.told(work, number, one)?;
                     }
                 }
                 series.into_iter().enumerate().try_for_each(|(number, series)| series.end().context(Culprit(number)))?;
@@ -169,9 +169,14 @@ impl Experiment<'_> {
 
     /// The same, but every repetition has servers and a file system that were just made, and no
     /// other ones beside them.
-    fn run_apart<'w>(&self, ups: &[Vec<String>], loads: impl Iterator<Item = &'w Workload>, turns: &mut impl Turns<'w>) -> Result<()> {
+    fn run_apart<'w>(
+        &self,
+        ups: &[Vec<String>],
+        loads: impl Iterator<Item = &'w Workload>,
+        schedule: &mut impl Schedule<'w>,
+    ) -> Result<()> {
         for work in loads {
-            while let Some(order) = turns.next(work)? {
+            while let Some(order) = schedule.next(work)? {
                 for number in order {
                     self.stop.check()?;
                     let own = self.variants[number].by(work)?;
@@ -183,7 +188,7 @@ impl Experiment<'_> {
                     let mut series = Series::new(self, &self.variants[number], &site, &own).context(Culprit(number))?;
                     let one = series.repeat().context(Culprit(number))?;
                     series.end()?;
-                    turns.told(work, number, one)?;
+                    schedule.told(work, number, one)?;
                     // What is to be thrown away whole is not removed file by file.
                     site.leave();
                     let state = system.state.clone();

@@ -58,7 +58,7 @@ pub struct Found {
     pub phase: Phase,
     /// The rate of each repetition.
     pub samples: Vec<f64>,
-    /// Rates as parts of those of the first file system in the same turns; none for that one.
+    /// Rates as parts of those of the first file system in the same repetitions; none for that one.
     pub ratios: Vec<f64>,
     /// What the disks did in each repetition.
     pub disks: Vec<Used>,
@@ -142,6 +142,11 @@ fn predict(
     };
     let (eager, paced) = (predicting.operations(&cache(layer), 0)?, predicting.operations(&cache(layer), between_ns)?);
     Ok(Some(Predicted { eager, paced }))
+}
+
+/// True if no key has two values: one of the two may know keys that the other does not.
+pub fn agree(one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
+    one.iter().all(|(key, value)| other.get(key).is_none_or(|same| same == value))
 }
 
 /// The columns that have something to say.

@@ -36,8 +36,8 @@ mod worker;
 mod yardstick;
 
 pub use crew::{Gone, Over, Stop};
-pub use experiment::{Culprit, Done, Experiment, Turns, Used};
-pub use findings::{Found, Row, table};
+pub use experiment::{Culprit, Done, Experiment, Schedule, Used};
+pub use findings::{Found, Row, agree, table};
 pub use plan::LocalPlan;
 pub use run::temporary_dir;
 pub use setup::{Load, Pace, Place, Setup, Variant};

@@ -15,7 +15,7 @@ use weft_plan::files::Lab;
 use weft_workload::Workload;
 
 use crate::crew::Stop;
-use crate::experiment::{Done, Experiment, Turns};
+use crate::experiment::{Done, Experiment, Schedule};
 use crate::findings::{Row, rows, table};
 use crate::run::{say, temporary_dir};
 use crate::setup::{Load, Pace, Place, Variant, processors, read};
@@ -99,10 +99,10 @@ impl LocalPlan<'_> {
         let _pinned = processors.map(|count| Pinned::to(0, count as usize)).transpose().context("local.processors")?;
         let place = temporary_dir(self.dir)?;
         let experiment = Experiment { variants, place: place.path(), stop, common, rest: pace.rest, before_each: None, over: None };
-        let mut turns =
+        let mut schedule =
             ThereAndBack { pace, number: 0, done: Vec::new(), loads: &loads, variants: &experiment.variants, found: Vec::new() };
-        experiment.run(loads.iter().map(|(_, work)| work), &mut turns)?;
-        Ok(turns.found)
+        experiment.run(loads.iter().map(|(_, work)| work), &mut schedule)?;
+        Ok(schedule.found)
     }
 
     /// The processors of this machine on which it runs, if not on all.
@@ -154,11 +154,11 @@ impl LocalPlan<'_> {
     }
 }
 
-/// A turn from the first file system to the last, then one from the last to the first, so that
+/// Once from the first file system to the last, then once from the last to the first, so that
 /// nobody is always the second.
 struct ThereAndBack<'w> {
     pace: Pace,
-    /// Turns of this workload so far.
+    /// Repetitions of this workload so far.
     number: u32,
     done: Vec<Option<Done>>,
     loads: &'w [Load],
@@ -166,7 +166,7 @@ struct ThereAndBack<'w> {
     found: Vec<Row>,
 }
 
-impl<'w> Turns<'w> for ThereAndBack<'w> {
+impl<'w> Schedule<'w> for ThereAndBack<'w> {
     fn next(&mut self, work: &'w Workload) -> Result<Option<Vec<usize>>> {
         self.done.resize_with(self.variants.len(), || None);
         let rates = |done: &Done| done.steps.iter().map(|(step, _)| step.rates()).collect::<Vec<_>>();

@@ -352,7 +352,7 @@ mod tests {
         let pace = |within| Pace { least: 6, most: 8, within, rest: Rest { pause: Duration::ZERO, drop_caches: false } };
         let steady: Vec<f64> = vec![100.0, 101.0, 99.0, 100.0, 102.0, 98.0];
         let unsteady: Vec<f64> = vec![100.0, 150.0, 60.0, 100.0, 102.0, 98.0];
-        // The second file system is twice as fast in each turn, however unsteady the machine is.
+        // The second file system is always twice as fast, however unsteady the machine is.
         let double = |rates: &[f64]| rates.iter().map(|rate| 2.0 * rate).collect::<Vec<f64>>();
         let enough = |within, count, rates: &[Vec<Vec<f64>>]| pace(within).is_enough(count, rates);
         assert!(!enough(None, 5, &[]) && enough(None, 6, &[]));

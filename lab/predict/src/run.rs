@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use weft_analysis::results::Spread;
-use weft_bench::{LocalPlan, Stop};
+use weft_bench::{LocalPlan, Stop, agree};
 use weft_host::connect::Common;
 use weft_host::output::{Table, print, print_json, tell};
 use weft_lab_sim::{VirtualPhase, virtual_phases};
@@ -163,11 +163,6 @@ fn other_values(written: &str) -> Result<Vec<String>> {
         values.push("weft.shared_cores=none".into());
     }
     Ok(values)
-}
-
-/// True if no key has two values: one of the two may know keys that the other does not.
-fn agree(one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
-    one.iter().all(|(key, value)| other.get(key).is_none_or(|same| same == value))
 }
 
 impl Row {

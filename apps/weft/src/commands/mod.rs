@@ -137,7 +137,7 @@ commands! {
     Sim(weft_lab_sim::Args).run(),
     Papers(weft_papers::Args).run(),
     Predict(weft_predict::Args).run(common),
-    Lab(weft_turns::Args).run(common),
+    Lab(weft_places::Args).run(common),
     Genconfig(genconfig::Args).run(),
     Inspect(inspect::Args).run(),
     Key(key::Args).run(common),

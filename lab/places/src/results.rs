@@ -34,7 +34,7 @@ pub struct Asked {
     pub places: Vec<String>,
     /// Hosts of the processes; none: this one.
     pub hosts: Vec<String>,
-    /// Run before each turn of a place.
+    /// Run before each repetition at a place.
     pub before_each: Option<String>,
 }
 
@@ -82,8 +82,9 @@ pub struct Run {
     /// Values that make the place another one than the others.
     #[serde(default)]
     pub own: Map<String, Value>,
-    /// Turn of this case, from 1.
-    pub turn: u32,
+    /// Repetition of this case, from 1.
+    #[serde(rename = "turn")]
+    pub repetition: u32,
     /// Hosts that took part; 0: this one.
     #[serde(default)]
     pub hosts: usize,
@@ -156,33 +157,35 @@ impl Results {
         })
     }
 
-    /// The last turn of a case, and how many turns all of these places have done together with so
+    /// The last repetition of a case, and how many all of these places have done together with so
     /// many hosts.
-    pub fn turns(&self, case: usize, places: &[String], hosts: usize) -> (u32, u32) {
+    pub fn repetitions(&self, case: usize, places: &[String], hosts: usize) -> (u32, u32) {
         let of_case = || self.runs().filter(|run| run.case == Some(case));
-        let all: BTreeSet<u32> = of_case().map(|run| run.turn).collect();
-        let has = |turn: u32, place: &String| of_case().any(|run| run.turn == turn && run.place == *place && run.hosts == hosts);
-        let whole = all.iter().filter(|turn| places.iter().all(|place| has(**turn, place))).count();
+        let all: BTreeSet<u32> = of_case().map(|run| run.repetition).collect();
+        let has = |repetition: u32, place: &String| {
+            of_case().any(|run| run.repetition == repetition && run.place == *place && run.hosts == hosts)
+        };
+        let whole = all.iter().filter(|number| places.iter().all(|place| has(**number, place))).count();
         (all.last().copied().unwrap_or(0), whole as u32)
     }
 
-    /// Rates of the whole turns of a case: by place and step.
+    /// Rates of the whole repetitions of a case: by place and step.
     pub fn rates(&self, case: usize, places: &[String], hosts: usize) -> Vec<Vec<Vec<f64>>> {
         let of_case: Vec<&Run> = self.runs().filter(|run| run.case == Some(case) && run.hosts == hosts).collect();
         let mut steps: Vec<&str> = Vec::new();
-        let mut turns: BTreeSet<u32> = BTreeSet::new();
+        let mut repetitions: BTreeSet<u32> = BTreeSet::new();
         for run in &of_case {
             if !steps.contains(&run.phase.phase.as_str()) {
                 steps.push(&run.phase.phase);
             }
-            turns.insert(run.turn);
+            repetitions.insert(run.repetition);
         }
-        let rate = |turn: u32, place: &String, step: &str| {
-            let found = of_case.iter().find(|run| run.turn == turn && run.place == *place && run.phase.phase == step);
+        let rate = |repetition: u32, place: &String, step: &str| {
+            let found = of_case.iter().find(|run| run.repetition == repetition && run.place == *place && run.phase.phase == step);
             found.map(|run| run.phase.ops_per_s.median)
         };
-        turns.retain(|turn| places.iter().all(|place| steps.iter().all(|step| rate(*turn, place, step).is_some())));
-        let rates = |place: &String, step: &str| turns.iter().filter_map(|turn| rate(*turn, place, step)).collect();
+        repetitions.retain(|number| places.iter().all(|place| steps.iter().all(|step| rate(*number, place, step).is_some())));
+        let rates = |place: &String, step: &str| repetitions.iter().filter_map(|number| rate(*number, place, step)).collect();
         places.iter().map(|place| steps.iter().map(|step| rates(place, step)).collect()).collect()
     }
 }

@@ -1,11 +1,11 @@
-//! Results as rows: medians, ranges, intervals, and ratios of pairs of the same turn.
+//! Results as rows: medians, ranges, intervals, and ratios of pairs of the same repetition.
 
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use weft_analysis::results::Phase;
-use weft_bench::{Found, Row, table};
+use weft_bench::{Found, Row, agree, table};
 
 use crate::results::{Line, Results, Run};
 
@@ -57,11 +57,11 @@ impl Summary {
                 let own: Vec<&Run> = members.iter().copied().filter(|run| run.place == **place).collect();
                 let phases: Vec<Phase> = own.iter().map(|run| run.phase.clone()).collect();
                 let Some(phase) = Phase::over(&phases) else { continue };
-                let rate_of_first = |turn: u32| {
-                    let first = members.iter().find(|run| run.place == places[0] && run.turn == turn)?;
+                let rate_of_first = |repetition: u32| {
+                    let first = members.iter().find(|run| run.place == places[0] && run.repetition == repetition)?;
                     Some(first.phase.ops_per_s.median)
                 };
-                let pair = |run: &&Run| Some(run.phase.ops_per_s.median / rate_of_first(run.turn).or_else(|| first_of(run, place))?);
+                let pair = |run: &&Run| Some(run.phase.ops_per_s.median / rate_of_first(run.repetition).or_else(|| first_of(run, place))?);
                 let ratios = if *place == places[0] { Vec::new() } else { own.iter().filter_map(pair).collect() };
                 let mut parameters = group.parameters.clone();
                 match own.first().filter(|run| !run.own.is_empty()) {
@@ -97,11 +97,6 @@ impl Summary {
     pub fn text(&self) -> String {
         format!("{}{}{}", self.head, table(&self.rows), self.notes)
     }
-}
-
-/// True if no key has two values.
-fn agree(one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
-    one.iter().all(|(key, value)| other.get(key).is_none_or(|same| same == value))
 }
 
 fn head(results: &Results) -> String {

@@ -1,9 +1,9 @@
-//! In which order cases and places have their turns, and when it is enough.
+//! In which order cases and places are done, and when it is enough.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use weft_bench::{Done, Load, Pace, Turns, Variant};
+use weft_bench::{Done, Load, Pace, Schedule, Variant};
 use weft_host::output::tell_plainly;
 use weft_workload::{Workload, drawn_order};
 
@@ -15,12 +15,12 @@ pub fn cases(seed: u64, count: usize) -> Vec<usize> {
     drawn_order(seed, count)
 }
 
-/// Places in a turn of a case: drawn for every other turn, and the other way round in the one
+/// Places in a repetition of a case: drawn for every other one, and the other way round in the one
 /// behind it, so that nobody is the first more often than others.
-pub fn places(seed: u64, case: usize, turn: u32, count: usize) -> Vec<usize> {
-    let pair = u64::from(turn.saturating_sub(1) / 2);
+pub fn places(seed: u64, case: usize, repetition: u32, count: usize) -> Vec<usize> {
+    let pair = u64::from(repetition.saturating_sub(1) / 2);
     let mut order = drawn_order(seed.wrapping_add(pair.wrapping_mul(1_000_003)).wrapping_add((case as u64 + 1) << 40), count);
-    if turn.is_multiple_of(2) {
+    if repetition.is_multiple_of(2) {
         order.reverse();
     }
     order
@@ -31,7 +31,7 @@ pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Turns of a plan, written down.
+/// Repetitions of a plan, written down.
 pub struct Written<'w> {
     pub file: &'w mut Growing,
     pub loads: &'w [Load],
@@ -43,9 +43,9 @@ pub struct Written<'w> {
     pub pace: Pace,
     /// Hosts that take part.
     pub hosts: usize,
-    /// Where somebody looks on: since when, and turns since then.
+    /// Where somebody looks on: since when, and repetitions since then.
     pub progress: Option<(Instant, u32)>,
-    pub turn: u32,
+    pub repetition: u32,
 }
 
 impl Written<'_> {
@@ -54,40 +54,40 @@ impl Written<'_> {
         self.loads.iter().position(|(_, known)| std::ptr::eq(known, work)).unwrap_or(0)
     }
 
-    /// Turns that are still to be done at least.
+    /// Repetitions that are still to be done at least.
     pub fn missing(&self) -> u32 {
-        let done = |case| self.file.known.turns(case, self.places, self.hosts).1;
+        let done = |case| self.file.known.repetitions(case, self.places, self.hosts).1;
         (0..self.loads.len()).map(|case| self.pace.least.saturating_sub(done(case))).sum()
     }
 
-    /// Whether a case needs more turns.
+    /// Whether a case needs more repetitions.
     pub fn is_wanted(&self, case: usize) -> bool {
         let known = &self.file.known;
-        let whole = known.turns(case, self.places, self.hosts).1;
+        let whole = known.repetitions(case, self.places, self.hosts).1;
         !self.pace.is_enough(whole, &known.rates(case, self.places, self.hosts))
     }
 
     fn tell(&self, case: usize, place: &str, one: &Done) {
-        let Some((since, turns)) = self.progress else { return };
+        let Some((since, done)) = self.progress else { return };
         let rates: Vec<String> = one.phases().map(|(phase, _)| format!("{} {:.0}/s", phase.phase, phase.ops_per_s.median)).collect();
-        let left = f64::from(self.missing()) * since.elapsed().as_secs_f64() / f64::from(turns.max(1));
-        let left = if turns > 1 { format!("; some {:.0} s left at least", left.ceil()) } else { String::new() };
+        let left = f64::from(self.missing()) * since.elapsed().as_secs_f64() / f64::from(done.max(1));
+        let left = if done > 1 { format!("; some {:.0} s left at least", left.ceil()) } else { String::new() };
         let (number, count) = (case + 1, self.loads.len());
-        tell_plainly(&format!("case {number} of {count}, turn {}, {place}: {}{left}", self.turn, rates.join(", ")));
+        tell_plainly(&format!("case {number} of {count}, repetition {}, {place}: {}{left}", self.repetition, rates.join(", ")));
     }
 }
 
-impl<'w> Turns<'w> for Written<'w> {
+impl<'w> Schedule<'w> for Written<'w> {
     fn next(&mut self, work: &'w Workload) -> Result<Option<Vec<usize>>> {
         let case = self.case(work);
         if !self.is_wanted(case) {
             return Ok(None);
         }
-        self.turn = self.file.known.turns(case, self.places, self.hosts).0 + 1;
-        if let Some((_, turns)) = &mut self.progress {
-            *turns += 1;
+        self.repetition = self.file.known.repetitions(case, self.places, self.hosts).0 + 1;
+        if let Some((_, done)) = &mut self.progress {
+            *done += 1;
         }
-        Ok(Some(places(self.seed, case, self.turn, self.places.len())))
+        Ok(Some(places(self.seed, case, self.repetition, self.places.len())))
     }
 
     fn told(&mut self, work: &'w Workload, variant: usize, one: Done) -> Result<()> {
@@ -99,7 +99,7 @@ impl<'w> Turns<'w> for Written<'w> {
                 parameters: self.loads[case].0.clone(),
                 place: place.clone(),
                 own: self.variants[variant].values.clone(),
-                turn: self.turn,
+                repetition: self.repetition,
                 hosts: self.hosts,
                 load: load(),
                 phase,
@@ -117,12 +117,12 @@ mod tests {
 
     #[test]
     fn orders_are_drawn_and_balanced() {
-        for turn in (1..40).step_by(2) {
-            let (mut there, back) = (places(7, 3, turn, 3), places(7, 3, turn + 1, 3));
+        for repetition in (1..40).step_by(2) {
+            let (mut there, back) = (places(7, 3, repetition, 3), places(7, 3, repetition + 1, 3));
             there.reverse();
-            assert_eq!(there, back, "turn {turn}");
+            assert_eq!(there, back, "repetition {repetition}");
         }
-        let firsts: Vec<usize> = (1..40).step_by(2).map(|turn| places(7, 0, turn, 2)[0]).collect();
+        let firsts: Vec<usize> = (1..40).step_by(2).map(|repetition| places(7, 0, repetition, 2)[0]).collect();
         assert!(firsts.contains(&0) && firsts.contains(&1));
         assert_eq!(places(7, 0, 5, 4), places(7, 0, 5, 4));
         let mut all = cases(9, 20);

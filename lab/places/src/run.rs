@@ -1,4 +1,4 @@
-//! `weft lab run`: the turns of a plan.
+//! `weft lab run`: the repetitions of a plan.
 
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
@@ -26,15 +26,15 @@ use crate::summary::Summary;
 
 /// Run a plan on several places in turns
 ///
-/// Each place does each case of the plan once in a turn; the order of cases and of places is drawn
-/// (the seed is in the results). Results are written when a turn is over: the same command goes on
-/// where it was interrupted, and prints what there is at the end. A host or a place that fails is
-/// reported, and the others go on without it.
+/// Each place does each case of the plan once in a repetition; the order of cases and of places is
+/// drawn (the seed is in the results). Results are written when a repetition is over: the same
+/// command goes on where it was interrupted, and prints what there is at the end. A host or a place
+/// that fails is reported, and the others go on without it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Places: --path for directories of any mounted file system, --fs for a Weft that serves (by the library), --here for temporary file systems as the
 plan says them (also if no place is given), --virtual for Weft in virtual time on a machine profile, --model for the models of programs and servers.
-The first place is what the others are compared with, turn by turn.
+The first place is what the others are compared with, repetition by repetition.
 
 Examples:
   weft lab run mdtest --path weft=~/mnt --path ext4=/srv/plain
@@ -70,7 +70,7 @@ pub struct Args {
     /// Another value of a key of the plan, with the table before it; commas make a list
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Turns at least [default: what the plan says]
+    /// Repetitions at least [default: what the plan says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     reps: Option<u32>,
     /// Where results are kept [default: the name of the plan with .jsonl, here]
@@ -79,8 +79,8 @@ pub struct Args {
     /// Seed of the orders [default: any]
     #[arg(long)]
     seed: Option<u64>,
-    /// Run this by the shell before each turn of a place, whose name is in WEFT_PLACE, when no
-    /// process has anything open: to mount again or restart servers
+    /// Run this by the shell before each repetition at a place, whose name is in WEFT_PLACE, when
+    /// no process has anything open: to mount again or restart servers
     #[arg(long, value_name = "COMMAND")]
     before_each: Option<OsString>,
     /// Where temporary file systems are [default: where temporary files are]
@@ -281,8 +281,8 @@ impl Args {
             let names: Vec<String> = variants.iter().map(Variant::name).collect();
             let hosts = over.as_ref().map_or(0, |over| over.hosts.len());
             let progress = std::io::stderr().is_terminal().then(|| (Instant::now(), 0));
-            let mut turns = Written { file, loads, places: &names, variants: &variants, seed, pace, hosts, progress, turn: 0 };
-            let order: Vec<usize> = cases(seed, loads.len()).into_iter().filter(|case| turns.is_wanted(*case)).collect();
+            let mut schedule = Written { file, loads, places: &names, variants: &variants, seed, pace, hosts, progress, repetition: 0 };
+            let order: Vec<usize> = cases(seed, loads.len()).into_iter().filter(|case| schedule.is_wanted(*case)).collect();
             if order.is_empty() {
                 return Ok(lost);
             }
@@ -295,7 +295,7 @@ impl Args {
                 before_each: self.before_each.as_deref(),
                 over: over.as_ref(),
             };
-            let ended = experiment.run(order.into_iter().map(|case| &loads[case].1), &mut turns);
+            let ended = experiment.run(order.into_iter().map(|case| &loads[case].1), &mut schedule);
             let Err(error) = ended else { return Ok(lost) };
             stop.check().with_context(|| format!("{} has what was measured: the same command goes on", self.file().display()))?;
             let why = format!("{error:#}");
@@ -338,7 +338,7 @@ impl Simulated {
                         parameters,
                         place: self.name.clone(),
                         own: Map::new(),
-                        turn: 1,
+                        repetition: 1,
                         hosts: 0,
                         load: 0.0,
                         phase,
