@@ -92,11 +92,6 @@ fn a_path_is_measured_by_several_processes_and_left_as_it_was() {
 fn special_workloads() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_str().unwrap();
-    let split = phases(weft(["bench", "split", "--path", path]).args(["--files", "3", "--size", "100000", "--reps", "1"]));
-    assert_eq!((names(&split), &split[0]["ops"]), (vec!["split"], &Value::from(12)));
-    let stress = phases(weft(["bench", "stress", "--path", path]).args(["--subdirs", "2", "--files", "5", "--procs", "2", "--reps", "1"]));
-    assert_eq!(names(&stress), ["stress-create", "stress-readdir", "stress-remove"]);
-    assert_eq!(stress[1]["ops"], 20);
     let interleaved = ["--procs", "2", "--interleaved", "--block", "1000", "--size", "10000", "--reps", "1"];
     let streams = phases(weft(["bench", "streams", "--path", path]).args(interleaved));
     assert_eq!(names(&streams), ["write", "read"]);
@@ -181,7 +176,7 @@ fn a_file_system_is_measured_by_the_library() {
     let interleaved = ["--procs", "2", "--interleaved", "--block", "47008", "--size", "940160", "--reps", "1", "--depth", "4"];
     let streams = phases(weft(["bench", "streams", "--fs", &state]).args(interleaved));
     assert_eq!(streams[1]["ops"], 40);
-    ok(weft(["bench", "stress", "--fs", &state]).args(["--subdirs", "2", "--files", "5", "--reps", "1"]));
+    ok(weft(["bench", "create", "--fs", &state]).args(["--subdirs", "2", "--files", "5", "--reps", "1"]));
     assert_eq!(ok(&mut weft(["ls", &format!("{state}:/")])).trim(), "", "nothing is left behind");
 }
 

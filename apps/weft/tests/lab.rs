@@ -195,6 +195,26 @@ mib_rate = "seven of"
 }
 
 #[test]
+fn the_tests_of_two_papers_are_plans_for_any_directory() {
+    let folder = folder();
+    let folder = folder.path();
+    let rows = |plan: &str, set: &[&str]| -> Vec<Value> {
+        let mut words = vec!["run", plan, "--path", "a=a", "--reps", "1", "--json"];
+        set.iter().for_each(|value| words.extend(["--set", value]));
+        serde_json::from_str(&ok(&mut lab(folder, &words))).expect("JSON")
+    };
+    let split = rows("dnfsp-split", &["workload.files=3", "workload.bytes=100000"]);
+    assert_eq!((split.len(), &split[0]["phase"], &split[0]["ops"]), (1, &"split".into(), &12.into()));
+    assert_eq!(split[0]["size_bytes"], 33333);
+    let stress = rows("stress", &["workload.files=5", "workload.subdirs=2", "clients=2"]);
+    let told: Vec<_> = stress.iter().map(|row| (row["phase"].as_str().expect("a name"), row["ops"].as_u64())).collect();
+    assert_eq!(told, [("create", Some(20)), ("readdir", Some(20)), ("remove", Some(20))]);
+    assert_eq!(std::fs::read_dir(folder.join("a")).expect("a directory").count(), 0);
+    let wrong = ["run", "dnfsp-split", "--path", "a=a", "--out", "w.jsonl", "--set", "workload.bytes=2", "--set", "workload.files=3"];
+    assert!(fails(&mut lab(folder, &wrong)).contains("2 bytes cannot be written in 3 files"));
+}
+
+#[test]
 fn virtual_time_and_models_are_places() {
     let folder = folder();
     let folder = folder.path();

@@ -111,12 +111,6 @@ enum What {
     /// Create, stat, readdir, remove, write and read
     #[command(after_help = "Example:\n  weft bench all --path ~/mnt --ceiling")]
     All(Options),
-    /// Write a given number of bytes in few or many files, timed as a whole
-    #[command(after_help = "Example:\n  weft bench split --path ~/mnt --procs 4 --size 50MiB --files 128")]
-    Split(Options),
-    /// Fill directories with empty files, list them with attributes, remove them
-    #[command(after_help = "Example:\n  weft bench stress --path ~/mnt --procs 5 --subdirs 100 --files 500")]
-    Stress(Options),
     /// What messages between nodes cost: the parameters of LogP and LogGP of all pairs of servers
     Logp(logp::Args),
     /// The operations of mdtest: directories made, looked at and removed, then files; rates with
@@ -154,8 +148,6 @@ impl Args {
             What::ReadMany(options) => one(options, WorkStep::ReadMany),
             What::Streams(options) => run::run(&options, Phases::Streams, common),
             What::All(options) => run::run(&options, Phases::All, common),
-            What::Split(options) => run::run(&options, Phases::Split, common),
-            What::Stress(options) => run::run(&options, Phases::Stress, common),
             What::Mdtest(options) => run::run(&options, Phases::Mdtest, common),
             What::Run(args) => args.run(common),
             What::Logp(args) => args.run(common),

@@ -27,24 +27,23 @@ pub struct Options {
     /// Measure this directory of any file system, by system calls
     #[arg(long, value_name = "DIR", help_heading = "What")]
     pub path: Option<PathBuf>,
-    /// Files of each client [default: 5000; 1 for streams; 500 in each directory for stress]
+    /// Files of each client [default: 5000; 1 for streams]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000), help_heading = "What")]
     files: Option<u64>,
-    /// Bytes of each file; in shared files each client's part; for split of all files of a client
-    /// [default: 0; 256MiB for streams; 50MiB for split; 112KiB for read-many]
+    /// Bytes of each file; in shared files each client's part [default: 0; 256MiB for streams;
+    /// 112KiB for read-many]
     #[arg(long, value_name = "SIZE", help_heading = "What")]
     size: Option<ByteSize>,
     /// Bytes of one read or write
     #[arg(long, value_name = "SIZE", default_value = "1MiB", help_heading = "What")]
     block: ByteSize,
     /// Which directories the files are in; split: a shared one, its names on all metadata servers
-    /// (library) [default: shared; own for split and stress]
-    #[arg(long, value_parser = one_of(Dirs::ALL), help_heading = "What")]
-    dir: Option<Dirs>,
-    /// Directories that each client makes for its files, removed with them [default: 0; 100 for
-    /// stress]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000), help_heading = "What")]
-    subdirs: Option<u32>,
+    /// (library)
+    #[arg(long, value_parser = one_of(Dirs::ALL), default_value = "shared", help_heading = "What")]
+    dir: Dirs,
+    /// Directories that each client makes for its files, removed with them
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100_000), help_heading = "What")]
+    subdirs: u32,
     /// What is made, looked at and removed (create, stat, remove)
     #[arg(long, value_name = "KIND", value_parser = one_of(ItemsKind::ALL), default_value = "files", help_heading = "What")]
     items: ItemsKind,
@@ -71,9 +70,9 @@ pub struct Options {
     /// Threads of each process
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "How")]
     clients: u32,
-    /// Processes [default: 1; 4 for split]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256), help_heading = "How")]
-    procs: Option<u32>,
+    /// Processes
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256), help_heading = "How")]
+    procs: u32,
     /// Requests that each client keeps in flight (library only)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096), help_heading = "How")]
     depth: u32,
@@ -176,10 +175,6 @@ pub enum Phases {
     All,
     /// Files written and then read block by block.
     Streams,
-    /// A given number of bytes written in a given number of files, timed as a whole.
-    Split,
-    /// Directories full of empty files.
-    Stress,
     /// The operations of mdtest: directories, then files.
     Mdtest,
 }
@@ -217,12 +212,6 @@ impl Options {
                 works
             }
             Phases::Streams => vec![Workload { steps: written_and_read(), ..stream(self.size_or(STREAM_BYTES)) }],
-            Phases::Split => {
-                let (files, total) = (self.files.unwrap_or(1), self.size_or(50 << 20));
-                ensure!(total >= files, "split: {total} bytes cannot be written in {files} files");
-                let steps = Steps::of(Create).named("split");
-                vec![Workload { size: total / files, longer: total % files, steps, ..self.work(phases, files, false) }]
-            }
             Phases::Mdtest => {
                 let items = |kind| Items { kind, ..self.items() };
                 let work = self.work(phases, self.files.unwrap_or(FILES), false);
@@ -234,17 +223,6 @@ impl Options {
                     Workload { items: items(ItemsKind::Directories), steps: directories, ..work.clone() },
                     Workload { items: items(ItemsKind::Files), steps: files, size, ..work },
                 ]
-            }
-            Phases::Stress => {
-                let steps = Steps::each(&[Create, Readdir, Remove]).named("stress-");
-                let work = self.work(phases, self.files.unwrap_or(500), true);
-                vec![Workload {
-                    size: self.size_or(0),
-                    attrs: true,
-                    items: Items { subdirs: self.subdirs.unwrap_or(100), ..self.items() },
-                    steps,
-                    ..work
-                }]
             }
         })
     }
@@ -262,14 +240,14 @@ impl Options {
         only(by_path && self.depth > 1, "--depth", "the library: give --fs without --path")?;
         only(by_path && (self.stripe_size.is_some() || self.stripe_width.is_some()), "--stripe-size and --stripe-width", "the library")?;
         only(by_path && (self.protocol != Protocol::Weft || self.no_metafile), "--protocol and --no-metafile", "the library")?;
-        only(by_path && self.dir == Some(Dirs::Split), "--dir split", "the library: by a path set the hint presplit")?;
-        let classic = matches!(phases, Phases::Stress | Phases::One(WorkStep::Create | WorkStep::Readdir | WorkStep::Remove));
-        only(self.protocol == Protocol::Classic && !classic, "--protocol classic", "create, readdir, remove and stress")?;
+        only(by_path && self.dir == Dirs::Split, "--dir split", "the library: by a path set the hint presplit")?;
+        let classic = matches!(phases, Phases::One(WorkStep::Create | WorkStep::Readdir | WorkStep::Remove));
+        only(self.protocol == Protocol::Classic && !classic, "--protocol classic", "create, readdir and remove")?;
         let empty = self.size_or(0) == 0 && !self.open && !self.fsync;
         only(self.protocol == Protocol::Classic && !empty, "--protocol classic", "empty files that are not opened")?;
         only(!by_path && (self.direct || self.cold || self.full_paths), "--direct, --cold and --full-paths", "--path")?;
         only(!streams && self.sharing() != Sharing::Own, "--shared-file and --interleaved", "write, read, streams and all")?;
-        only(streams && phases != Phases::All && self.subdirs.is_some(), "--subdirs", "create, stat, readdir, remove, all and stress")?;
+        only(streams && phases != Phases::All && self.subdirs > 0, "--subdirs", "create, stat, readdir, remove and all")?;
         let items = self.items();
         let of_names = matches!(phases, Phases::One(WorkStep::Create | WorkStep::Stat | WorkStep::Remove) | Phases::Mdtest);
         only(
@@ -315,7 +293,7 @@ impl Options {
 
     fn items(&self) -> Items {
         let branching = if self.tree_depth > 0 { self.tree_branching } else { 0 };
-        Items { kind: self.items, naming: self.naming, subdirs: self.subdirs.unwrap_or(0), depth: self.tree_depth, branching }
+        Items { kind: self.items, naming: self.naming, subdirs: self.subdirs, depth: self.tree_depth, branching }
     }
 
     fn sharing(&self) -> Sharing {
@@ -327,15 +305,14 @@ impl Options {
     }
 
     fn work(&self, phases: Phases, files: u64, listing: bool) -> Workload {
-        let own = matches!(phases, Phases::Split | Phases::Stress);
         Workload {
             repetitions: self.reps,
-            procs: self.procs.unwrap_or(if phases == Phases::Split { 4 } else { 1 }),
+            procs: self.procs,
             clients: self.clients,
             depth: self.depth,
             items: self.items(),
             block: self.block.0,
-            dirs: self.dir.unwrap_or(if own { Dirs::Own } else { Dirs::Shared }),
+            dirs: self.dir,
             fsync: self.fsync,
             direct: self.direct,
             cold: self.cold,
@@ -424,22 +401,6 @@ mod tests {
     }
 
     #[test]
-    fn split_divides_all_bytes() {
-        let [work] = &plan(Phases::Split, "--path /p --files 3 --size 10")[..] else { panic!("one workload") };
-        assert_eq!((work.procs, work.dirs), (4, Dirs::Own));
-        assert_eq!((0..3).map(|number| work.bytes_of(number)).collect::<Vec<_>>(), [4, 3, 3]);
-        assert_eq!(work.steps.phase(WorkStep::Create), "split");
-        assert!(refusal(Phases::Split, "--path /p --files 3 --size 2").contains("2 bytes"));
-    }
-
-    #[test]
-    fn stress_fills_directories() {
-        let [work] = &plan(Phases::Stress, "--path /p --procs 5")[..] else { panic!("one workload") };
-        assert_eq!((work.items.subdirs, work.files, work.attrs), (100, 500, true));
-        assert_eq!(work.steps.phase(WorkStep::Readdir), "stress-readdir");
-    }
-
-    #[test]
     fn mdtest_is_directories_and_then_files() {
         let [directories, files] = &plan(Phases::Mdtest, "--path /p --tree-depth 2 --tree-branching 3 --naming growing --files 7")[..]
         else {
@@ -457,7 +418,7 @@ mod tests {
     fn progress_is_by_time_or_by_operations() {
         let of = |text: &str| plan(Phases::One(WorkStep::Create), &format!("--path /p --progress f --progress-every {text}"))[0].progress;
         assert_eq!((of("5s"), of("200ms")), (Some(Every::Nanos(5_000_000_000)), Some(Every::Nanos(200_000_000))));
-        assert_eq!((of("1000"), plan(Phases::Stress, "--path /p")[0].progress), (Some(Every::Operations(1000)), None));
+        assert_eq!((of("1000"), plan(Phases::Mdtest, "--path /p")[0].progress), (Some(Every::Operations(1000)), None));
         assert!(["0", "0s", "x", "2h", "99999s"].iter().all(|text| every(text).is_err()));
     }
 

@@ -106,7 +106,7 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<(Setup, Workload)> {
     for key in OF_MODELS {
         root.all(key, |_| Ok(()))?;
     }
-    for section in ["node", "network", "disk", "process"] {
+    for section in ["node", "network", "disk", "process", "dnfsp"] {
         root.table(section)?;
     }
     let clients = root.swept("clients", choices, |value| up_to(value, 256))?.unwrap_or(1);

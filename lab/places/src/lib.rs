@@ -1,6 +1,7 @@
 //! `weft lab`: one plan on several places in turns: directories of any file system, file systems of
 //! Weft, virtual time and models. Each repetition is written down as soon as it is over, so that
-//! what was interrupted goes on. It never measures or simulates itself, which `lab/bench` and `lab/sim` do.
+//! what was interrupted goes on. It never measures or simulates itself, which `lab/bench` and
+//! `lab/sim` do.
 // A full disk or a reader who has gone must not end a process, and these macros panic then: see
 // `write_line` of `weft-rt-real`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::document::{Choices, Document, Table, text};
 
 /// Plans and profiles that are part of the program: they work without any file.
-const BUILT_IN: [(&str, &str); 52] = [
+const BUILT_IN: [(&str, &str); 53] = [
     ("plans/directory-hints.toml", include_str!("../../plans/directory-hints.toml")),
     ("plans/engines.toml", include_str!("../../plans/engines.toml")),
     ("plans/creates-engines.toml", include_str!("../../plans/creates-engines.toml")),
@@ -46,6 +46,7 @@ const BUILT_IN: [(&str, &str); 52] = [
     ("profiles/pvfs2-2006.toml", include_str!("../../profiles/pvfs2-2006.toml")),
     ("plans/scale-creates.toml", include_str!("../../plans/scale-creates.toml")),
     ("plans/scale-processes.toml", include_str!("../../plans/scale-processes.toml")),
+    ("plans/stress.toml", include_str!("../../plans/stress.toml")),
     ("plans/small-trees.toml", include_str!("../../plans/small-trees.toml")),
     ("plans/mounts-files.toml", include_str!("../../plans/mounts-files.toml")),
     ("plans/mounts-streams.toml", include_str!("../../plans/mounts-streams.toml")),

@@ -16,6 +16,8 @@ pub enum Kind {
     Names,
     /// Small files, each client's own, read as a whole in a drawn order.
     Files,
+    /// A given number of bytes in a given number of files of each client, timed as a whole.
+    Split,
     /// One file, block after block the next client's.
     Interleaved,
     /// One file, a part for each client.
@@ -29,9 +31,10 @@ pub enum Kind {
 }
 
 /// Kinds that real clients can do, with their names.
-pub const KINDS: [(&str, Kind); 5] = [
+pub const KINDS: [(&str, Kind); 6] = [
     ("names", Kind::Names),
     ("files", Kind::Files),
+    ("split", Kind::Split),
     ("interleaved", Kind::Interleaved),
     ("own", Kind::Own),
     ("segmented", Kind::Segmented),
@@ -90,6 +93,16 @@ pub fn read(table: &Table<'_>, kind: Kind, clients: u32, choices: &mut Choices) 
             let steps = Steps::of(WorkStep::ReadMany);
             Ok(Workload { procs: clients, dirs, size, per_call, steps, ..Workload::empty_files(files) })
         }
+        Kind::Split => {
+            let files = u64::from(table.swept("files", choices, |value| up_to(value, 1_000_000))?.unwrap_or(1));
+            let total = table.swept("bytes", choices, bytes)?.unwrap_or(50 << 20);
+            if total < files {
+                return Err(table.error("bytes", &format!("{total} bytes cannot be written in {files} files")));
+            }
+            let steps = Steps::of(WorkStep::Create).named("split");
+            let (size, longer) = (total / files, total % files);
+            Ok(Workload { procs: clients, dirs: Dirs::Own, size, longer, steps, ..Workload::empty_files(files) })
+        }
         kind => blocks(table, kind, clients, choices),
     }
 }
@@ -101,7 +114,12 @@ fn items(table: &Table<'_>, choices: &mut Choices) -> Result<Items> {
     let depth = table.swept("tree_depth", choices, integer)?.unwrap_or(0);
     let branching = table.swept("tree_branching", choices, |value| up_to(value, 1000))?.unwrap_or(1);
     let depth = u32::try_from(depth).unwrap_or(u32::MAX);
-    let items = Items { kind, naming, subdirs: 0, depth: depth.min(16), branching: if depth > 0 { branching } else { 0 } };
+    let subdirs = table.swept("subdirs", choices, integer)?.unwrap_or(0);
+    if subdirs > 100_000 || (subdirs > 0 && depth > 0) {
+        return Err(table.error("subdirs", "are 100,000 at most, without a tree"));
+    }
+    let branching = if depth > 0 { branching } else { 0 };
+    let items = Items { kind, naming, subdirs: subdirs as u32, depth: depth.min(16), branching };
     if depth > 16 || items.folders() > 100_000 {
         return Err(table.error("tree_depth", "gives a tree of more than 16 levels or 100,000 directories"));
     }
@@ -114,7 +132,7 @@ fn blocks(table: &Table<'_>, kind: Kind, clients: u32, choices: &mut Choices) ->
         Kind::Segmented => (Sharing::Parts, BlockOrder::Ascending),
         Kind::Collective => (Sharing::Interleaved, BlockOrder::Together),
         Kind::Random => (Sharing::Interleaved, BlockOrder::Drawn),
-        Kind::Interleaved | Kind::Names | Kind::Files => (Sharing::Interleaved, BlockOrder::Ascending),
+        Kind::Interleaved | Kind::Names | Kind::Files | Kind::Split => (Sharing::Interleaved, BlockOrder::Ascending),
     };
     let per_call = match order {
         BlockOrder::Ascending => table.swept("per_operation", choices, per_operation)?.unwrap_or(1),

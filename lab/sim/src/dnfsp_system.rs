@@ -8,6 +8,7 @@ use weft_model::TieOrder;
 use weft_piosim::ClusterConfig;
 use weft_plan::document::{Choices, Table};
 use weft_plan::units::{above_zero, bytes, name, up_to};
+use weft_plan::workload::{self, Kind};
 use weft_yardsticks::dnfsp::{DnfspConfig, Scheme, run};
 
 use crate::cluster::{Layered, nanos};
@@ -35,12 +36,12 @@ pub fn read<'a>(
     let [table] = workloads else {
         return Err(root.error("workload", "the model of dNFSp runs one workload at a time"));
     };
-    let split = |value: &DeValue<'_>| name(value, &[("split", ())]);
-    table.swept("kind", choices, split)?.ok_or_else(|| table.error("kind", "is missing"))?;
-    let files = table.swept("files", choices, |value| up_to(value, 1_000_000))?.unwrap_or(1);
-    let total = table.swept("bytes", choices, bytes)?.unwrap_or(50 << 20);
-    if total < u64::from(files) || chunk_bytes == 0 || total / chunk_bytes > 10_000_000 {
-        return Err(table.error("bytes", &format!("{total} bytes in {files} files and pieces of {chunk_bytes} cannot be simulated")));
+    let split = |value: &DeValue<'_>| name(value, &[("split", Kind::Split)]);
+    let kind = table.swept("kind", choices, split)?.ok_or_else(|| table.error("kind", "is missing"))?;
+    let work = workload::read(table, kind, config.clients, choices)?;
+    let (files, total) = (work.files as u32, work.files * work.size + work.longer);
+    if total / chunk_bytes > 10_000_000 {
+        return Err(table.error("bytes", &format!("{total} bytes in pieces of {chunk_bytes} cannot be simulated")));
     }
     table.finish()?;
     Ok(DnfspConfig {
@@ -117,7 +118,7 @@ mod tests {
     #[test]
     fn plans_that_make_no_sense_name_file_line_and_key() {
         for (set, words) in [
-            ("workload.bytes=3", "workload.bytes: 3 bytes in"),
+            ("workload.bytes=3", "workload.bytes: 3 bytes cannot"),
             ("dnfsp.scheme=lazy", "dnfsp.scheme: \"lazy\" is not one of lrc, token"),
             ("workload.kind=names", "workload.kind: \"names\" is not one of split"),
         ] {

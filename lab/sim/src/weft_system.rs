@@ -108,7 +108,7 @@ pub fn read<'a>(
     if work.procs != clients {
         return Err(table.error("ranks", "each client of Weft is one rank: leave this away"));
     }
-    let unknown = ["items", "naming", "tree_depth", "tree_branching"].into_iter().find(|key| table.has(key));
+    let unknown = ["items", "naming", "subdirs", "tree_depth", "tree_branching"].into_iter().find(|key| table.has(key));
     if let Some(key) = unknown.filter(|_| work.items != Items::default()) {
         return Err(table.error(key, "is for `weft bench run`: clients in virtual time have no such work"));
     }
