@@ -34,8 +34,6 @@ pub(crate) struct Ahead(Mutex<State>);
 struct State {
     /// Where the last read ends.
     end: u64,
-    /// It begins where the one before ends.
-    is_in_order: bool,
     /// Bytes that were asked for last, with those that were wanted; 0: no more than these.
     asked: u64,
     /// Somebody asks for more than is wanted.
@@ -67,34 +65,34 @@ pub(crate) struct Asking {
 }
 
 impl Ahead {
-    /// A read begins: gives its first bytes, as far as they are kept. `hold`: that of this moment.
-    pub fn begin(&self, offset: u64, bytes: u64, hold: Option<Hold>) -> Vec<Payload> {
+    /// A read begins: gives its first bytes, as far as they are kept, and the hold of this moment
+    /// if it goes on where the last one ended.
+    pub fn begin(&self, offset: u64, bytes: u64, hold: impl FnOnce() -> Option<Hold>) -> (Vec<Payload>, Option<Hold>) {
         let mut state = self.lock();
-        state.is_in_order = offset > 0 && offset == state.end;
+        let is_next = offset > 0 && offset == state.end;
         state.end = offset.saturating_add(bytes);
-        match state.kept.take() {
-            Some(mut kept) if state.is_in_order && hold == Some(kept.hold) => {
-                let head = take(&mut kept.pieces, bytes);
-                state.kept = (!kept.pieces.is_empty()).then_some(kept);
-                head
-            }
-            _ => Vec::new(),
+        let kept = state.kept.take();
+        if !is_next {
+            state.asked = 0;
+            return (Vec::new(), None);
         }
+        let hold = hold();
+        let Some(mut kept) = kept.filter(|kept| hold == Some(kept.hold)) else { return (Vec::new(), hold) };
+        let head = take(&mut kept.pieces, bytes);
+        state.kept = (!kept.pieces.is_empty()).then_some(kept);
+        (head, hold)
     }
 
-    /// It has to ask for so many bytes before the end of what it wants. `size`: that of the file,
-    /// in bytes.
-    pub fn ask(&self, missing: u64, hold: Option<Hold>, size: u64, budget: &Budget) -> Option<Asking> {
+    /// It has to ask for so many bytes before `end`, where it ends. `size`: that of the file, in
+    /// bytes.
+    pub fn ask(&self, (missing, end): (u64, u64), hold: Hold, size: u64, budget: &Budget) -> Option<Asking> {
         let mut state = self.lock();
-        if !state.is_in_order {
-            state.asked = 0;
-        }
         let all = (state.asked * 2).max(missing.saturating_mul(FACTOR)).min(BYTES_MAX);
-        let more = all.saturating_sub(missing).min(size.saturating_sub(state.end));
-        if !state.is_in_order || state.is_asking || state.is_over || more == 0 {
+        let more = all.saturating_sub(missing).min(size.saturating_sub(end));
+        if end != state.end || state.is_asking || state.is_over || more == 0 {
             return None;
         }
-        let asking = Asking { more, missing, end: state.end, hold: hold?, share: budget.share()? };
+        let asking = Asking { more, missing, end, hold, share: budget.share()? };
         (state.asked, state.is_asking) = (all, true);
         Some(asking)
     }

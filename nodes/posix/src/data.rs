@@ -51,14 +51,13 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// Reads from what was read ahead, or from servers, and then more of a file that is read in
     /// order.
     async fn read_on(&self, open: &Description, offset: u64, bytes: u64) -> Result<Vec<Payload>> {
-        let hold = self.client.content_hold(&open.file);
-        let mut read = open.ahead.begin(offset, bytes, hold);
+        let (mut read, hold) = open.ahead.begin(offset, bytes, || self.client.content_hold(&open.file));
         let had = read.iter().map(Payload::len).sum::<u64>();
-        let (at, missing) = (offset + had, bytes - had);
+        let (at, missing, end) = (offset + had, bytes - had, offset.saturating_add(bytes));
         if missing == 0 {
             return Ok(read);
         }
-        let Some(asking) = open.ahead.ask(missing, hold, open.file.size_known(), &self.pages.ahead) else {
+        let Some(asking) = hold.and_then(|hold| open.ahead.ask((missing, end), hold, open.file.size_known(), &self.pages.ahead)) else {
             read.extend(self.client.read(&open.file, at, missing).await?);
             return Ok(read);
         };

@@ -144,6 +144,7 @@ fn package() -> PathBuf {
 fn prepared(page: &str, need: &str, shell: &mut Command) -> bool {
     match need {
         "fuse" => available(page, &[Need::Fuse]),
+        "acl" => available(page, &[Need::Programs(&["setfacl", "getfacl"])]),
         "preload" => {
             built("weft-preload", "libweft_preload.so");
             true
