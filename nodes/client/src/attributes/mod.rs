@@ -90,7 +90,7 @@ impl<R: Runtime> Client<R> {
         let outcome = self.ask(flow, server, &GetAttrRequest { handle }, &mut leased).await;
         match (&outcome, leased) {
             (Ok(state), LeaseScope::All) => self.inner.knowledge.told_object(asked, state),
-            (Ok(_), LeaseScope::Names) => self.inner.knowledge.changes_often(handle, asked.at),
+            (Ok(state), LeaseScope::Names) => self.inner.knowledge.changes_often(&state.attr, asked),
             _ => {}
         }
         outcome

@@ -55,7 +55,7 @@ impl<R: Runtime> Client<R> {
         }
         // Told under no lease, as attributes of a directory that is changed all the time.
         if self.inner.knowledge.keeps_leases() {
-            self.inner.knowledge.changes_often(handle, asked.at);
+            self.inner.knowledge.changes_often(&sum, asked);
         }
         Ok(if is_exact { Settled::Exact(sum) } else { Settled::Later(sum) })
     }

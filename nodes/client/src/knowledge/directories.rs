@@ -22,6 +22,8 @@ use std::sync::{Mutex, MutexGuard};
 use weft_base::{Attr, FastHasher, FastMap, FastSet, FileKind, Handle, Nanos};
 use weft_wire::ops::DirChange;
 
+use super::often::Often;
+
 /// Names remembered in all directories together; beyond that all are forgotten (16 bytes each).
 const NAMES_MAX: usize = 1 << 20;
 /// Directories remembered; beyond that all are forgotten (some 200 bytes each).
@@ -42,6 +44,7 @@ pub(super) struct KnownDirectories {
 struct Inner {
     directories: FastMap<Handle, Directory>,
     names: usize,
+    often: Often,
 }
 
 #[derive(Debug)]
@@ -98,13 +101,32 @@ impl KnownDirectories {
         inner.names -= forgotten.map_or(0, |names| names.len());
     }
 
+    /// A directory is changed so often that nobody is told of it under leases; it was asked for
+    /// then.
+    pub fn changes_often(&self, attr: &Attr, asked: Nanos, is_split: bool) {
+        self.lock().often.told(attr, asked, is_split);
+    }
+
+    /// For how many nanoseconds such attributes may be believed.
+    pub fn often_holds_ns(&self, dir: Handle, now: Nanos) -> u64 {
+        self.lock().often.holds_ns(dir, now)
+    }
+
+    /// The attributes of such a directory after our last change, and for how many nanoseconds they
+    /// may be believed.
+    pub fn often_changed(&self, dir: Handle, now: Nanos) -> Option<(Attr, u64)> {
+        self.lock().often.after_own_change(dir, now)
+    }
+
     /// We have changed its attributes, and this is what the server answered;
     /// [`KnownDirectories::learned`] follows.
     pub fn touched(&self, attr: &Attr) {
         if !self.is_on() {
             return;
         }
-        if let Some(directory) = self.lock().directories.get_mut(&attr.handle)
+        let mut inner = self.lock();
+        inner.often.forget(attr.handle);
+        if let Some(directory) = inner.directories.get_mut(&attr.handle)
             && attr.version > directory.attr.version
         {
             directory.ahead.insert(attr.version);
@@ -143,6 +165,7 @@ impl KnownDirectories {
             return;
         }
         let mut inner = self.lock();
+        inner.often.forget(dir);
         if let Some(directory) = inner.directories.remove(&dir) {
             inner.names -= directory.names.map_or(0, |names| names.len());
         }
@@ -192,6 +215,7 @@ impl KnownDirectories {
             return;
         }
         let mut inner = self.lock();
+        inner.often.changed(dir, change, &entries);
         let Some(directory) = inner.directories.get_mut(&dir) else { return };
         // An answer that was overtaken by newer knowledge, or a repeated one.
         let is_known = change.version <= directory.attr.version || directory.ahead.contains(&change.version);
@@ -201,8 +225,7 @@ impl KnownDirectories {
             let is_last = directory.ahead.last().is_none_or(|last| change.version > *last);
             directory.ahead.insert(change.version);
             let attr = &mut directory.attr;
-            attr.size = attr.size.saturating_add_signed(entries.all);
-            attr.nlink = attr.nlink.saturating_add_signed(entries.directories);
+            entries.add_to(attr);
             if is_last {
                 attr.mtime = change.time;
             }
@@ -229,9 +252,16 @@ impl KnownDirectories {
 }
 
 /// How many entries a directory has more than before.
-struct Entries {
-    all: i64,
-    directories: i32,
+pub(super) struct Entries {
+    pub all: i64,
+    pub directories: i32,
+}
+
+impl Entries {
+    pub fn add_to(&self, attr: &mut Attr) {
+        attr.size = attr.size.saturating_add_signed(self.all);
+        attr.nlink = attr.nlink.saturating_add_signed(self.directories);
+    }
 }
 
 /// Adds a name; gives by how many there are more.

@@ -14,18 +14,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
-use weft_base::{Attr, FastMap, FileKind, Handle, MILLISECOND, Nanos, ServerId};
+use weft_base::{Attr, FastMap, FileKind, Handle, Nanos, ServerId};
 use weft_wire::ops::{FileState, LeaseNotice};
 
 use super::Asked;
 
 /// Names and objects remembered; beyond that all are forgotten. Some 300 bytes each.
 const TOLD_MAX: usize = 1 << 18;
-/// The attributes of a directory that is changed all the time are believed for so many nanoseconds:
-/// a create needs them three times.
-const OFTEN_NS: u64 = MILLISECOND;
-/// Such directories remembered.
-const OFTEN_MAX: usize = 1024;
 /// Entries of the log. Answers that were asked for before the oldest count for nothing.
 const LOG_MAX: usize = 4096;
 
@@ -67,9 +62,6 @@ struct Inner {
     log: VecDeque<(u64, Ended)>,
     /// Changes of this client that are under way.
     under_way: FastMap<Ended, u32>,
-    /// Directories that are changed so often that nobody is told, and when their attributes were
-    /// asked for.
-    often: FastMap<Handle, Nanos>,
     /// The entry of the log that ended what was told of all objects.
     any_object: u64,
     /// The newest entry of the log that ended an object of which nothing was told.
@@ -229,15 +221,6 @@ impl Leased {
         }
     }
 
-    /// A directory is changed so often that nobody is told; its attributes were asked for then.
-    pub fn changes_often(&self, dir: Handle, at: Nanos) {
-        let mut inner = self.lock();
-        if inner.often.len() >= OFTEN_MAX {
-            inner.often.clear();
-        }
-        inner.often.insert(dir, at);
-    }
-
     /// True if these attributes were told, and may be believed.
     pub fn is_told(&self, attr: &Attr, now: Nanos) -> bool {
         self.lock().state(attr.handle, now).is_some_and(|(state, _)| state.attr.version == attr.version)
@@ -285,7 +268,7 @@ impl Leased {
             Some((state, _)) if state.attr.version == attr.version => {
                 inner.until(attr.handle.server(), now).map_or(0, |until| until.since(now))
             }
-            _ => inner.often.get(&attr.handle).map_or(0, |at| (*at + OFTEN_NS).since(now)),
+            _ => 0,
         }
     }
 

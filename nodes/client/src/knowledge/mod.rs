@@ -15,6 +15,7 @@
 
 mod directories;
 mod leased;
+mod often;
 mod partitions;
 
 use bytes::Bytes;
@@ -119,11 +120,12 @@ impl Knowledge {
     /// Attributes of a directory that is followed, and for how many nanoseconds they may be
     /// believed.
     pub fn directory(&self, dir: Handle, now: Nanos) -> Option<(Attr, u64)> {
-        let (attr, age) = self.directories.attr(dir, now)?;
+        let followed = self.directories.attr(dir, now);
         if !self.leased.is_on() {
-            return Some((attr, self.directories.age_max() - age));
+            return followed.map(|(attr, age)| (attr, self.directories.age_max() - age));
         }
-        Some((attr, self.covers(dir, age, now)?))
+        let covered = followed.and_then(|(attr, age)| Some((attr, self.covers(dir, age, now)?)));
+        covered.or_else(|| self.directories.often_changed(dir, now))
     }
 
     /// For how many nanoseconds what was true of a directory so long ago may be believed: the lease
@@ -213,9 +215,9 @@ impl Knowledge {
         self.leased.told_object(asked, state);
     }
 
-    /// A directory is changed so often that nobody is told; its attributes were asked for then.
-    pub fn changes_often(&self, dir: Handle, at: Nanos) {
-        self.leased.changes_often(dir, at);
+    /// A directory is changed so often that nobody is told; it was asked for then.
+    pub fn changes_often(&self, attr: &Attr, asked: Asked) {
+        self.directories.changes_often(attr, asked.at, self.partitions.may_be_split(attr.handle));
     }
 
     /// What a name leads to, if it may be believed.
@@ -238,7 +240,9 @@ impl Knowledge {
     pub fn attr_holds_ns(&self, attr: &Attr, now: Nanos) -> u64 {
         let followed = || self.directory(attr.handle, now).filter(|(known, _)| known.version == attr.version);
         match self.leased.attr_holds_ns(attr, now) {
-            0 if attr.kind == FileKind::Directory => followed().map_or(0, |(_, holds_ns)| holds_ns),
+            0 if attr.kind == FileKind::Directory => {
+                followed().map_or_else(|| self.directories.often_holds_ns(attr.handle, now), |(_, holds_ns)| holds_ns)
+            }
             holds_ns => holds_ns,
         }
     }
