@@ -4,14 +4,14 @@
 
 use bytes::Bytes;
 use weft_base::{ClientId, FileKind, Handle, RequestId, Result, ServerId, Status, WallTime};
-use weft_wire::ops::{MovedName, PartitionMap, TxId, TxPart};
+use weft_wire::ops::{MovedName, PartitionInode, PartitionMap, TxId, TxPart};
 use weft_wire::{Reader, Rights, Wire, wire_for_variants, wire_struct};
 
 #[cfg(test)]
 mod tests;
 
+use crate::Inode;
 use crate::marks::Marks;
-use crate::{Inode, PartitionInode};
 
 /// Version of the encoding of records.
 pub const RECORD_VERSION: u8 = 4;

@@ -48,7 +48,7 @@ pub use ops::{
     ClosePlan, CycleCheck, DataState, MovePlan, RenamePlan, RenameSource, RenameTarget, SizePlan, XATTR_NAME_BYTES_MAX,
     XATTR_TOTAL_BYTES_MAX, XATTR_VALUE_BYTES_MAX, truncated,
 };
-pub use partitions::{PartitionInode, removal_over};
+pub use partitions::removal_over;
 pub use placement::Placement;
 pub use replies::Admission;
 pub use snapshot::SnapshotCursor;

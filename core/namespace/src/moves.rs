@@ -3,12 +3,12 @@
 //! the directory if that is a third. Inodes stay where they are.
 
 use bytes::Bytes;
-use weft_base::{Credentials, Handle, MILLISECOND, Result, ServerId, Status, WallTime};
+use weft_base::{Credentials, Handle, MILLISECOND, Result, ServerId, Status};
 use weft_wire::ops::{GiveNamesRequest, MovedName, MovedNames, PartitionMap, TxPart};
 
 use crate::access::check_owner;
 use crate::directory::Entry;
-use crate::{Change, Inode, PartitionInode, Record, ServerPart, State};
+use crate::{Change, Inode, Record, ServerPart, State};
 
 /// Most names of one slice, but for names of one hash.
 pub const SLICE_NAMES_MAX: usize = 1024;
@@ -50,11 +50,10 @@ impl State {
         }
         let (first, names) = self.highest_names(dir, (first, last), names_max as usize);
         let (count, map) = (names.len() as u32, map.moved(first, last, to)?);
-        let PartitionInode { mode, uid, gid, layout, mtime, ctime, version } = PartitionInode::of(inode);
         let is_all = dir.server() != own && !map.has(own);
         let hints = self.attributes_for_names(dir);
         let give = TxPart::GiveNames { dir, first, last, map: map.clone() };
-        let moved = MovedNames { dir, first, last, map: map.clone(), mode, uid, gid, layout, mtime, ctime, version, is_all, hints, names };
+        let moved = MovedNames { dir, first, last, map: map.clone(), known: inode.into(), is_all, hints, names };
         let mut parts = vec![ServerPart { server: own, part: give }, ServerPart { server: to, part: TxPart::TakeNames { names: moved } }];
         if ![own, to].contains(&dir.server()) {
             parts.push(ServerPart { server: dir.server(), part: TxPart::PutMap { dir, map } });
@@ -137,21 +136,22 @@ impl State {
     }
 
     fn commit_taken(&self, moved: &MovedNames, record: &mut Record) {
-        let MovedNames { dir, map, mode, uid, gid, layout, mtime, ctime, version, is_all, hints, names, .. } = moved;
+        let MovedNames { dir, map, known: told, is_all, hints, names, .. } = moved;
         let known = match self.known_inode(*dir) {
             // What was counted where nothing stays is counted here.
-            Some(inode) if *is_all => {
-                Inode { mtime: inode.mtime.max(*mtime), ctime: inode.ctime.max(*ctime), version: inode.version + version, ..inode.clone() }
-            }
+            Some(inode) if *is_all => Inode {
+                mtime: inode.mtime.max(told.mtime),
+                ctime: inode.ctime.max(told.ctime),
+                version: inode.version + told.version,
+                ..inode.clone()
+            },
             Some(inode) => inode.clone(),
             None => {
                 record.changes.extend(hints.iter().map(|(name, value)| {
                     let (name, value) = (name.clone(), value.clone());
                     Change::PutXattr { handle: *dir, name, value }
                 }));
-                let version = if *is_all { *version } else { 1 };
-                let inode = Inode::new_directory(Handle(0), *mode, *uid, *gid, *layout, WallTime(0));
-                Inode { mode: *mode, mtime: *mtime, ctime: *ctime, version, ..inode }
+                Inode { version: if *is_all { told.version } else { 1 }, ..told.into() }
             }
         };
         if dir.server() == self.settings.server && *is_all {
@@ -207,7 +207,7 @@ fn holds_all(map: &PartitionMap, server: ServerId, (first, last): (u64, u64)) ->
 }
 
 fn put_map(dir: Handle, map: &PartitionMap, inode: &Inode) -> Change {
-    Change::PutPartition { dir, map: map.clone(), known: PartitionInode::of(inode) }
+    Change::PutPartition { dir, map: map.clone(), known: inode.into() }
 }
 
 fn moved(entry: &Entry) -> MovedName {

@@ -2,44 +2,23 @@
 //! servers keeps its names and what it must know of the directory to work with them; the inode,
 //! with the parent and all extended attributes, is with one of them, the *owner* of the directory.
 
-use weft_base::{Handle, Layout, Result, ServerId, Status, WallTime};
+use weft_base::{Handle, Result, ServerId, Status, WallTime};
 use weft_layout::Hints;
-use weft_wire::ops::{DirTarget, PartitionMap, TxPart};
-use weft_wire::wire_struct;
+use weft_wire::ops::{DirTarget, PartitionInode, PartitionMap, TxPart};
 
 use crate::{Change, Inode, Record, ServerPart, State, is_for_names};
 
-wire_struct! {
-    /// What a server that holds names of a directory knows of the directory.
-    pub struct PartitionInode {
-        /// Permission bits.
-        pub mode: u32,
-        /// Owner.
-        pub uid: u32,
-        /// Group.
-        pub gid: u32,
-        /// What files in it inherit.
-        pub layout: Layout,
-        /// Last change of the names here, or as it was set.
-        pub mtime: WallTime,
-        /// Last change of the names here, or of the inode.
-        pub ctime: WallTime,
-        /// Counts the changes here.
-        pub version: u64,
-    }
-}
-
-impl Copy for PartitionInode {}
-
-impl PartitionInode {
-    /// The same as an inode. Parent and time of access are known where the inode is.
-    pub(crate) fn inode(&self) -> Inode {
-        let PartitionInode { mode, uid, gid, layout, mtime, ctime, version } = *self;
+impl From<&PartitionInode> for Inode {
+    /// Parent and time of access are known where the inode is.
+    fn from(known: &PartitionInode) -> Inode {
+        let PartitionInode { mode, uid, gid, layout, mtime, ctime, version } = *known;
         // A new inode is not sealed, this one may be.
         Inode { mode, mtime, ctime, version, ..Inode::new_directory(Handle(0), mode, uid, gid, layout, WallTime(0)) }
     }
+}
 
-    pub(crate) fn of(inode: &Inode) -> PartitionInode {
+impl From<&Inode> for PartitionInode {
+    fn from(inode: &Inode) -> PartitionInode {
         let Inode { mode, uid, gid, layout, mtime, ctime, version, .. } = *inode;
         PartitionInode { mode, uid, gid, layout, mtime, ctime, version }
     }
@@ -236,7 +215,7 @@ impl State {
                 }));
                 record.changes.push(match dir.server() == self.settings.server {
                     true => Change::PutInode { handle: *dir, inode },
-                    false => Change::PutPartition { dir: *dir, map: self.partitions(*dir), known: PartitionInode::of(&inode) },
+                    false => Change::PutPartition { dir: *dir, map: self.partitions(*dir), known: (&inode).into() },
                 });
             }
             TxPart::RemovePartition { dir, .. } => {
@@ -251,7 +230,7 @@ impl State {
 
     pub(crate) fn put_partition(&mut self, dir: Handle, map: PartitionMap, known: PartitionInode) {
         self.directories.entry(dir).or_default();
-        self.split_mut().insert(dir, Partition { map, inode: known.inode() });
+        self.split_mut().insert(dir, Partition { map, inode: (&known).into() });
     }
 
     pub(crate) fn delete_partition(&mut self, dir: Handle) {

@@ -6,7 +6,7 @@ use weft_base::{ClientId, Handle};
 use crate::ceilings::Reserved;
 use crate::change::encode;
 use crate::partitions::Partition;
-use crate::{Change, PartitionInode, State};
+use crate::{Change, State};
 
 /// Where the next slice of a snapshot begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl State {
             if changes.len() >= max_changes {
                 return SnapshotCursor::Partitions(*dir);
             }
-            changes.push(Change::PutPartition { dir: *dir, map: map.clone(), known: PartitionInode::of(inode) });
+            changes.push(Change::PutPartition { dir: *dir, map: map.clone(), known: inode.into() });
             // Attributes of an inode that is here came with it.
             if self.inodes.get(*dir).is_none() {
                 let attributes = self.xattrs.of(*dir);

@@ -7,7 +7,7 @@ use weft_base::{Credentials, Handle, MODE_UNNAMED, Result, ServerId, Status, Wal
 use weft_wire::ops::{TxId, TxPart};
 
 use crate::access::check_owner;
-use crate::{Change, Inode, InodeFlags, PartitionInode, Prepared, Record, State, WRITE};
+use crate::{Change, Inode, InodeFlags, Prepared, Record, State, WRITE};
 
 /// Names that one inode may have at most.
 const LINKS_MAX: u32 = i32::MAX as u32;
@@ -225,7 +225,7 @@ impl State {
             TxPart::InheritHints { hints } => record.changes.extend(hints.iter().map(|(name, value)| put_xattr(made, name, value))),
             TxPart::MakePartition { map, mode, uid, gid, layout, hints, .. } => {
                 let inode = Inode::new_directory(Handle(0), *mode, *uid, *gid, *layout, now);
-                record.changes.push(Change::PutPartition { dir: made, map: map.clone(), known: PartitionInode::of(&inode) });
+                record.changes.push(Change::PutPartition { dir: made, map: map.clone(), known: (&inode).into() });
                 if made.server() != self.settings.server {
                     record.changes.extend(hints.iter().map(|(name, value)| put_xattr(made, name, value)));
                 }

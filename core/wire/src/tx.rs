@@ -39,6 +39,24 @@ wire_struct! {
         pub kind: FileKind,
     }
 
+    /// What a server that holds names of a directory knows of the directory.
+    pub struct PartitionInode {
+        /// Permission bits.
+        pub mode: u32,
+        /// Owner.
+        pub uid: u32,
+        /// Group.
+        pub gid: u32,
+        /// What files in it inherit.
+        pub layout: Layout,
+        /// Last change of the names there, or as it was set.
+        pub mtime: WallTime,
+        /// Last change of the names there, or of the inode.
+        pub ctime: WallTime,
+        /// Counts the changes there.
+        pub version: u64,
+    }
+
     /// Names of a directory that go from one server to another, with what the new server must know
     /// of the directory if it knows nothing.
     pub struct MovedNames {
@@ -50,20 +68,8 @@ wire_struct! {
         pub last: u64,
         /// Who holds which names then.
         pub map: PartitionMap,
-        /// Permission bits.
-        pub mode: u32,
-        /// Owner.
-        pub uid: u32,
-        /// Group.
-        pub gid: u32,
-        /// What files in it inherit.
-        pub layout: Layout,
-        /// Last change of the names where they are.
-        pub mtime: WallTime,
-        /// Last change of the names there, or of the inode.
-        pub ctime: WallTime,
-        /// Counts the changes there.
-        pub version: u64,
+        /// What is known where they are.
+        pub known: PartitionInode,
         /// Nothing of the directory stays there: what was counted there is counted here.
         pub is_all: bool,
         /// The hints of the directory (names and values of extended attributes).
@@ -72,6 +78,8 @@ wire_struct! {
         pub names: Vec<MovedName>,
     }
 }
+
+impl Copy for PartitionInode {}
 
 /// One change at one server. Preparing it checks that it is possible and locks what it touches;
 /// committing it cannot fail.

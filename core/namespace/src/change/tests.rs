@@ -29,7 +29,7 @@ fn samples() -> Vec<Change> {
         Change::PutCounter { next: 77 },
         Change::PutHolder { client: ClientId(6) },
         Change::DeleteHolder { client: ClientId(6) },
-        Change::PutPartition { dir, map: PartitionMap::even(&[ServerId(1), ServerId(0)]), known: PartitionInode::of(&inode) },
+        Change::PutPartition { dir, map: PartitionMap::even(&[ServerId(1), ServerId(0)]), known: (&inode).into() },
         Change::DeletePartition { dir },
         Change::TouchPartition { dir, mtime: WallTime(1), ctime: WallTime(2), version: 3 },
         Change::GiveNames { dir, names: vec![Bytes::from_static(b"one"), Bytes::from_static(b"other")] },

@@ -3,7 +3,8 @@
 
 use bytes::Bytes;
 use weft_base::{ClientId, Handle, Result, ServerId};
-use weft_namespace::{Change, InodeFlags, PartitionInode};
+use weft_namespace::{Change, InodeFlags};
+use weft_wire::ops::PartitionInode;
 use weft_wire::ops::{MovedName, TxId};
 use weft_wire::{Reader, Wire};
 
