@@ -264,7 +264,6 @@ impl ReplyEmpty {
 
     /// Done; false if nobody hears that any more, so that it must be undone: a lock that its
     /// program does not wait for.
-    #[allow(dead_code)] // locks are not served yet
     pub fn ok_if_awaited(self) -> bool {
         self.0.send(&[])
     }
@@ -357,7 +356,6 @@ impl ReplyXattr {
 
 impl ReplyLock {
     /// This lock is in the way; one with `F_UNLCK` says that none is.
-    #[allow(dead_code)] // as above
     pub fn lock(self, lock: &FileLock) {
         self.0.send(&[OutRecord::<24>::new().u64(lock.start).u64(lock.end).u32(lock.kind as u32).u32(lock.pid).bytes()]);
     }

@@ -9,7 +9,6 @@ use super::answer::write_reply;
 use super::types::INodeNo;
 
 /// Numbers of notifications.
-#[allow(dead_code)]
 mod code {
     pub const INVAL_INODE: i32 = 2;
     pub const RETRIEVE: i32 = 5;
@@ -28,12 +27,10 @@ pub fn forgets_names() -> bool {
 /// waits for an answer about another object; one that serves a request must not tell about the
 /// object of the request, whose lock the kernel may hold.
 #[derive(Clone, Debug)]
-#[allow(dead_code)] // not everything that the kernel can be told is told yet
 pub struct Notifier {
     device: Arc<OwnedFd>,
 }
 
-#[allow(dead_code)]
 impl Notifier {
     pub(super) fn new(device: Arc<OwnedFd>) -> Notifier {
         Notifier { device }
