@@ -1,7 +1,6 @@
 //! Diagrams as SVG text, for the command line, the reports and the page alike: bars ([`Bars`],
 //! [`GroupedBars`], [`Rows`], [`SmallRows`]), lines and distribution functions ([`Lines`]), lanes
-//! over time ([`Timeline`], and [`Strips`] for many thousands of blocks), heat maps ([`HeatMap`]),
-//! and for each the same content as a table ([`Table`]) for those who cannot see it or want to
+//! over time ([`Timeline`], and [`Strips`] for many thousands of blocks), and for each the same content as a table ([`Table`]) for those who cannot see it or want to
 //! compute with it. Colours are told apart with any colour vision and never carry meaning alone. It
 //! never reads or writes a file, and the same data gives the same bytes.
 
@@ -10,7 +9,6 @@ mod bars;
 mod calls;
 mod frame;
 mod grouped;
-mod heat;
 mod lines;
 mod palette;
 mod rows;
@@ -27,9 +25,8 @@ pub use bars::{Bars, Overlay, Series};
 pub use calls::CallClass;
 pub use frame::{Frame, Plot};
 pub use grouped::{Bar, BarSeries, GroupedBars};
-pub use heat::HeatMap;
 pub use lines::{Line, Lines, Mark, Style};
-pub use palette::{Fill, Pattern, categorical, diverging, seek, sequential};
+pub use palette::{Fill, Pattern, categorical, seek};
 pub use rows::Rows;
 pub use small::SmallRows;
 pub use stack::stacked;

@@ -32,9 +32,6 @@ impl Fill {
 
 /// Blue, orange, sky, pink, green, yellow, vermilion, grey.
 const QUALITATIVE: [u32; 8] = [0x0072B2, 0xE69F00, 0x56B4E9, 0xCC79A7, 0x009E73, 0xF0E442, 0xD55E00, 0x666666];
-/// Viridis-like: dark is little, and lightness alone tells the order.
-const SEQUENTIAL: [u32; 8] = [0x2A1E50, 0x39407E, 0x34618D, 0x2A7F8E, 0x2B9D86, 0x51B973, 0x9FD04F, 0xF3E51E];
-
 /// The fill of series number `index`: eight colours, then the same with dots, then hatched.
 pub fn categorical(index: usize) -> Fill {
     let pattern = [Pattern::None, Pattern::Dots, Pattern::Hatch][index / QUALITATIVE.len() % 3];
@@ -51,28 +48,6 @@ pub fn seek(class: u8) -> Fill {
         3 => Fill { color: 0xD55E00, pattern: Pattern::Hatch },
         _ => Fill::plain(0x666666),
     }
-}
-
-/// A shade for `share` of the range, 0 to 1.
-pub fn sequential(share: f64) -> u32 {
-    between(&SEQUENTIAL, share)
-}
-
-/// A shade between blue (-1), light grey (0) and orange (1).
-pub fn diverging(share: f64) -> u32 {
-    between(&[0x0072B2, 0xE8E8E8, 0xD55E00], (share + 1.0) / 2.0)
-}
-
-/// Straight lines in RGB between the colours of a table.
-fn between(table: &[u32], share: f64) -> u32 {
-    let place = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 } * (table.len() - 1) as f64;
-    let index = (place as usize).min(table.len() - 2);
-    let part = place - index as f64;
-    [16, 8, 0].into_iter().fold(0, |color, shift| {
-        let channel = |color: u32| f64::from(color >> shift & 255);
-        let mixed = channel(table[index]) + (channel(table[index + 1]) - channel(table[index])) * part;
-        color | (mixed.round() as u32) << shift
-    })
 }
 
 /// Black or white, whichever is read better on this colour (relative luminance, WCAG 2.2).
@@ -95,15 +70,6 @@ mod tests {
     #[test]
     fn twenty_four_series_look_different() {
         assert_eq!((0..24).map(categorical).collect::<BTreeSet<_>>().len(), 24);
-    }
-
-    #[test]
-    fn shades_rise_in_lightness() {
-        let lightness = |color: u32| 2126 * (color >> 16 & 255) + 7152 * (color >> 8 & 255) + 722 * (color & 255);
-        let shades: Vec<u32> = (0..=20).map(|step| lightness(sequential(f64::from(step) / 20.0))).collect();
-        assert!(shades.is_sorted(), "{shades:?}");
-        assert_eq!((sequential(0.0), sequential(1.0), sequential(f64::NAN)), (0x2A1E50, 0xF3E51E, 0x2A1E50));
-        assert_eq!((diverging(-1.0), diverging(0.0), diverging(7.0)), (0x0072B2, 0xE8E8E8, 0xD55E00));
     }
 
     #[test]

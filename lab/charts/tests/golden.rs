@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use weft_charts::{
-    Arrow, Axis, Bar, BarSeries, Bars, Block, Frame, GroupedBars, HeatMap, Lane, Line, Lines, Mark, Panel, Rows, Series, Strip, StripLane,
-    Strips, Style, Table, Timeline, Unit, categorical, seek, views,
+    Arrow, Axis, Bar, BarSeries, Bars, Block, Frame, GroupedBars, Lane, Line, Lines, Mark, Panel, Rows, Series, Strip, StripLane, Strips,
+    Style, Table, Timeline, Unit, categorical, seek, views,
 };
 use weft_trace::explain::{AskedFor, Explanation, KindReport, StageReport, Step, Wall, Waterfall};
 use weft_trace::latency::{Stacked, slot_bounds_ns};
@@ -201,30 +201,6 @@ fn strips_of_two_runs() {
 }
 
 #[test]
-fn a_heat_map_with_unknown_cells() {
-    let mut seed = 3;
-    let rows = ["meta0", "meta1", "data0", "data1"];
-    let mut row = |number: usize| {
-        (0..40)
-            .map(|column| {
-                ((column, number) != (20, 2) && !(30..34).contains(&column) || number != 2)
-                    .then(|| noise(&mut seed) * 1e9 / (number + 1) as f64)
-            })
-            .collect()
-    };
-    let chart = HeatMap {
-        frame: Frame::new("Bytes received", "each server, each 250 ms").sized(960, 260),
-        x: Axis::linear("time", Unit::Seconds).ranging(0.0, 10.0),
-        rows: rows.map(String::from).to_vec(),
-        values: (0..4).map(&mut row).collect(),
-        label: "received".into(),
-        unit: Unit::BytesPerSecond,
-        log: false,
-    };
-    golden("heat", &chart.svg(), &chart.table());
-}
-
-#[test]
 fn stacked_rows_and_thesis_table() {
     let tasks = ["lookup", "create", "open"];
     let values = [[0.35, 0.52, 0.71], [0.5, 0.4, 0.25], [0.15, 0.08, 0.04]];
@@ -361,17 +337,6 @@ fn poor_data_makes_poor_but_sound_pictures() {
     for points in [vec![], vec![(0.0, 0.0)], vec![(f64::NAN, 1.0), (2.0, f64::INFINITY)], vec![(1.0, -5.0)]] {
         well_formed(&lines(points).svg());
     }
-    let heat = HeatMap {
-        frame: Frame::new("t", ""),
-        x: Axis::linear("x", Unit::Seconds),
-        rows: vec!["a".into()],
-        values: vec![vec![None, Some(f64::NAN), Some(0.0)]],
-        label: "v".into(),
-        unit: Unit::Number,
-        log: true,
-    };
-    well_formed(&heat.svg());
-    let _ = heat.table();
 }
 
 proptest::proptest! {
