@@ -27,7 +27,7 @@ const PARTS_MAX: usize = 12;
 
 /// What is asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct HistogramOptions {
     /// The statistic.
     pub of: String,
     /// Bars are seconds during which the value was there, not how often.
@@ -117,7 +117,7 @@ impl Sum {
 
 /// The histogram of a statistic as a picture, and what its values add up to, by group of the tracks
 /// and together; or why it is not understood.
-pub fn histogram(run: &Run, tracks: &Tracks, shown: &[Lane], (from, to): (u64, u64), asked: &Asked) -> Value {
+pub fn histogram(run: &Run, tracks: &Tracks, shown: &[Lane], (from, to): (u64, u64), asked: &HistogramOptions) -> Value {
     let source = match source(run, &asked.of, from, to) {
         Ok(source) => source,
         Err(problem) => return json!({ "problem": problem, "gauges": metrics::gauge_names(run) }),
@@ -299,7 +299,7 @@ fn steps(least: f64, largest: f64, is_whole: bool, is_bytes: bool) -> Vec<f64> {
     (0..=count.min(BINS_MAX)).map(|number| (first + number as f64) * step).collect()
 }
 
-fn picture(mut groups: Vec<Sum>, bins: &Bins, source: &Source<'_>, asked: &Asked) -> Value {
+fn picture(mut groups: Vec<Sum>, bins: &Bins, source: &Source<'_>, asked: &HistogramOptions) -> Value {
     if bins.labels.is_empty() {
         return Value::Null;
     }
@@ -347,7 +347,7 @@ mod tests {
 
     fn tell(run: &Run, of: &str, by_time: bool, window: (u64, u64)) -> Value {
         let tracks = levels::tracks(run, Level::Rank);
-        histogram(run, &tracks, tracks.lanes(run), window, &Asked { of: of.into(), by_time, log: None, width: 900 })
+        histogram(run, &tracks, tracks.lanes(run), window, &HistogramOptions { of: of.into(), by_time, log: None, width: 900 })
     }
 
     /// The sum over all bars.

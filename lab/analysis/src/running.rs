@@ -22,7 +22,7 @@ const LINES_MAX: usize = 64;
 
 /// What is looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RunningOptions {
     /// Empty for the trace (or the first phase, if there is none); `PHASE:REPETITION` for progress.
     pub source: String,
     /// Kinds of spans; none: the usual ones.
@@ -84,7 +84,7 @@ struct Running {
 }
 
 /// What can be looked at, and the processes as numbers.
-pub fn describe(run: &Run, asked: &Asked) -> Value {
+pub fn describe(run: &Run, asked: &RunningOptions) -> Value {
     let running = Running::new(run, asked);
     let all: u64 = running.processes.iter().map(|process| process.count()).sum();
     let last_ns = running.processes.iter().map(|process| process.end_ns).max().unwrap_or(0);
@@ -110,7 +110,7 @@ pub fn describe(run: &Run, asked: &Asked) -> Value {
 }
 
 /// A chart of running performance; with a second run, its line beside that of the first.
-pub fn chart(run: &Run, other: Option<&Run>, asked: &Asked, view: View, width: u32) -> Lines {
+pub fn chart(run: &Run, other: Option<&Run>, asked: &RunningOptions, view: View, width: u32) -> Lines {
     let running = Running::new(run, asked);
     let typed = asked.formula.trim();
     let formula = Formula::of_interval(typed).ok();
@@ -120,7 +120,7 @@ pub fn chart(run: &Run, other: Option<&Run>, asked: &Asked, view: View, width: u
     let mut duration_ns = running.duration_ns.max(1);
     let marks = if running.is_trace(run, asked) { marks(run) } else { Vec::new() };
     if let Some(other) = other.filter(|_| !view.each) {
-        let asked = Asked { kinds: Vec::new(), interval_ns: running.interval_ns, ..asked.clone() };
+        let asked = RunningOptions { kinds: Vec::new(), interval_ns: running.interval_ns, ..asked.clone() };
         let second = Running::new(other, &asked);
         duration_ns = duration_ns.max(second.duration_ns);
         let mut second = second.lines(&metric, view, &format!("B: {}", other.name));
@@ -181,7 +181,7 @@ fn sources(run: &Run) -> Vec<(String, String)> {
 }
 
 /// What is shown: what was asked for, or the first there is.
-fn source(run: &Run, asked: &Asked) -> String {
+fn source(run: &Run, asked: &RunningOptions) -> String {
     let mut sources = sources(run).into_iter().map(|(source, _)| source);
     let known = sources.clone().find(|source| *source == asked.source);
     known.or_else(|| sources.next()).unwrap_or_default()
@@ -200,16 +200,16 @@ impl Process {
 }
 
 impl Running {
-    fn new(run: &Run, asked: &Asked) -> Running {
+    fn new(run: &Run, asked: &RunningOptions) -> Running {
         let source = source(run, asked);
         if source == "trace" || source.is_empty() { Running::of_trace(run, asked) } else { Running::of_progress(run, asked, &source) }
     }
 
-    fn is_trace(&self, run: &Run, asked: &Asked) -> bool {
+    fn is_trace(&self, run: &Run, asked: &RunningOptions) -> bool {
         source(run, asked) == "trace"
     }
 
-    fn of_trace(run: &Run, asked: &Asked) -> Running {
+    fn of_trace(run: &Run, asked: &RunningOptions) -> Running {
         let interval_ns = interval(asked.interval_ns, run.duration_ns, 0);
         let kinds = latency::chosen_kinds(run, &asked.kinds);
         let found: Vec<Mutex<Option<Process>>> = run.merged.nodes.iter().map(|_| Mutex::default()).collect();
@@ -234,7 +234,7 @@ impl Running {
         Running { interval_ns, duration_ns: run.duration_ns, processes }.squared()
     }
 
-    fn of_progress(run: &Run, asked: &Asked, source: &str) -> Running {
+    fn of_progress(run: &Run, asked: &RunningOptions, source: &str) -> Running {
         let ours = || run.results.progress.iter().filter(|one| format!("{}:{}", one.phase, one.repetition) == source);
         let duration_ns = ours().flat_map(|one| &one.steps).map(|step| step.0).max().unwrap_or(0);
         // Shorter than it was recorded an interval cannot be.
@@ -360,7 +360,7 @@ mod tests {
     use crate::results::Results;
     use crate::sample::{Sample, merged};
 
-    fn all(view: View, run: &Run, asked: &Asked) -> Vec<Line> {
+    fn all(view: View, run: &Run, asked: &RunningOptions) -> Vec<Line> {
         chart(run, None, asked, view, 900).lines
     }
 
@@ -370,7 +370,7 @@ mod tests {
     fn every_operation_is_counted_once_whatever_the_interval_and_the_view() {
         let run = Run::new(merged(&Sample { operations: 900, ..Sample::default() }), Vec::new());
         for interval_ns in [0, 100_000, 7_777_777, u64::MAX / 4] {
-            let asked = Asked { interval_ns, ..Asked::default() };
+            let asked = RunningOptions { interval_ns, ..RunningOptions::default() };
             let line = &all(SUM, &run, &asked)[0];
             assert!((line.points.last().unwrap().1 - 900.0).abs() < 1e-6, "{interval_ns}");
             assert!(line.points.is_sorted_by(|a, b| a.0 <= b.0 && a.1 <= b.1));
@@ -378,7 +378,7 @@ mod tests {
             let sums = each.iter().filter(|line| line.style == Style::Line).map(|line| line.points.last().unwrap().1);
             assert!((sums.sum::<f64>() - 900.0).abs() < 1e-6);
         }
-        let told = describe(&run, &Asked::default());
+        let told = describe(&run, &RunningOptions::default());
         assert_eq!((told["count"].as_u64(), told["processes"].as_array().unwrap().len()), (Some(900), 2));
     }
 
@@ -389,19 +389,19 @@ mod tests {
         let body = "create,0,0,a,0.1,10,100\ncreate,0,0,a,0.2,20,200\ncreate,0,1,a,0.1,5,50\ncreate,0,2,b,0.1,7,70\ncreate,1,0,a,0.1,1,0\n";
         results.add_progress(&format!("{rows}{body}")).unwrap();
         let run = Run::of("bench", weft_trace::merge::merge(Vec::new()), Vec::new(), results);
-        let asked = Asked { source: "create:0".into(), ..Asked::default() };
+        let asked = RunningOptions { source: "create:0".into(), ..RunningOptions::default() };
         let rates = all(View { each: true, accumulated: false }, &run, &asked);
         let rates: Vec<&Line> = rates.iter().filter(|line| line.style == Style::Line).collect();
         assert_eq!(rates[0].points, [(0.05, 100.0), (0.15, 200.0)]);
         assert_eq!((rates[1].points.len(), rates[0].color, rates[0].color == rates[2].color), (1, rates[1].color, false));
         assert_eq!(all(SUM, &run, &asked)[0].points, [(0.0, 0.0), (0.1, 22.0), (0.2, 42.0)]);
-        let other = Asked { source: "create:1".into(), ..Asked::default() };
+        let other = RunningOptions { source: "create:1".into(), ..RunningOptions::default() };
         assert_eq!(all(SUM, &run, &other)[0].points.last().unwrap().1, 1.0);
         // Process 1 and 2 were done at half of the time: a third of all was idle.
         assert!((describe(&run, &asked)["idle_share"].as_f64().unwrap() - 1.0 / 3.0).abs() < 1e-9);
-        let bytes = Asked { formula: "bytes / time".into(), ..asked.clone() };
+        let bytes = RunningOptions { formula: "bytes / time".into(), ..asked.clone() };
         assert!((all(SUM, &run, &bytes)[0].points.last().unwrap().1 - 420.0).abs() < 1e-6);
-        let wrong = Asked { formula: "bytes / tim".into(), ..asked };
+        let wrong = RunningOptions { formula: "bytes / tim".into(), ..asked };
         assert!(describe(&run, &wrong)["formula_error"].as_str().unwrap().contains("tim is unknown"));
     }
 
@@ -409,7 +409,7 @@ mod tests {
     fn the_line_of_the_second_run_is_told_apart() {
         let one = Run::new(merged(&Sample { operations: 300, ..Sample::default() }), Vec::new());
         let other = Run::new(merged(&Sample { operations: 500, ..Sample::default() }), Vec::new());
-        let lines = chart(&one, Some(&other), &Asked::default(), SUM, 900).lines;
+        let lines = chart(&one, Some(&other), &RunningOptions::default(), SUM, 900).lines;
         let ends: Vec<f64> = lines.iter().map(|line| line.points.last().unwrap().1.round()).collect();
         assert_eq!((ends, lines[1].style), (vec![300.0, 500.0], Style::Dashed));
     }

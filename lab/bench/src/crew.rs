@@ -24,7 +24,7 @@ use weft_trace::latency::Latency;
 use crate::meter::Tally;
 use crate::system::program_or_this;
 use crate::target::Traffic;
-use crate::worker::{Answer, CLOCK, Done, Order, monotonic_ns};
+use crate::worker::{Answer, CLOCK, Order, StepDone, monotonic_ns};
 use weft_workload::{WorkStep, Workload};
 
 /// How long a process has for ending by itself.
@@ -283,7 +283,7 @@ impl Crew {
         }
         // All answers are taken before a failure is told, so that nobody works while others clean
         // up.
-        let answers: Vec<Result<Done>> = self
+        let answers: Vec<Result<StepDone>> = self
             .workers
             .iter_mut()
             .map(|worker| match worker.hear()? {
@@ -296,7 +296,7 @@ impl Crew {
     }
 }
 
-fn sum(parts: Vec<Done>) -> Outcome {
+fn sum(parts: Vec<StepDone>) -> Outcome {
     let begun = parts.iter().map(|part| part.begun_ns).min().unwrap_or(0);
     let ended = parts.iter().map(|part| part.ended_ns).max().unwrap_or(0);
     let mut outcome = Outcome {
@@ -368,9 +368,9 @@ impl Worker {
         Ok(())
     }
 
-    fn on_our_clock(&self, done: Done) -> Done {
+    fn on_our_clock(&self, done: StepDone) -> StepDone {
         let ours = |theirs: u64| theirs.saturating_add_signed(self.behind_ns);
-        Done { begun_ns: ours(done.begun_ns), ended_ns: ours(done.ended_ns), ..done }
+        StepDone { begun_ns: ours(done.begun_ns), ended_ns: ours(done.ended_ns), ..done }
     }
 
     fn hear<A: DeserializeOwned>(&mut self) -> Result<A> {
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn time_runs_from_the_first_start_to_the_last_end() {
-        let part = |begun_ns, ended_ns, ops| Done {
+        let part = |begun_ns, ended_ns, ops| StepDone {
             node: "here".to_string(),
             begun_ns,
             ended_ns,

@@ -15,12 +15,12 @@ use weft_workload::Workload;
 
 /// A directory for one benchmark. Dropping it removes it with everything below.
 pub struct Site {
-    place: Place,
+    at: At,
     name: String,
     is_left: bool,
 }
 
-enum Place {
+enum At {
     Directory(PathBuf),
     Library { fs: Box<Fs>, arg: OsString, parent: Vec<u8> },
 }
@@ -35,7 +35,7 @@ impl Site {
         let parent = std::path::absolute(parent).with_context(|| format!("cannot tell where {} is", parent.display()))?;
         let path = parent.join(&name);
         std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Site { place: Place::Directory(parent), name, is_left: false })
+        Ok(Site { at: At::Directory(parent), name, is_left: false })
     }
 
     /// Makes a directory in a file system, named `FS` or `FS:/PATH`, by the library.
@@ -48,14 +48,14 @@ impl Site {
         let name = fresh_name()?;
         let dir = fs.stat(&at.path, true)?.handle;
         fs.run_at(&at.path, fs.client.mkdir(&fs.who, dir, name.as_bytes(), 0o755))?;
-        Ok(Site { place: Place::Library { fs: Box::new(fs), arg: at.fs, parent: at.path }, name, is_left: false })
+        Ok(Site { at: At::Library { fs: Box::new(fs), arg: at.fs, parent: at.path }, name, is_left: false })
     }
 
     /// The file system, if the library is used.
     pub fn fs(&self) -> Option<&Fs> {
-        match &self.place {
-            Place::Directory(_) => None,
-            Place::Library { fs, .. } => Some(fs),
+        match &self.at {
+            At::Directory(_) => None,
+            At::Library { fs, .. } => Some(fs),
         }
     }
 
@@ -64,28 +64,28 @@ impl Site {
     /// # Errors
     /// Of the file system.
     pub fn free_bytes(&self) -> Result<u64> {
-        match &self.place {
-            Place::Directory(parent) => {
+        match &self.at {
+            At::Directory(parent) => {
                 let room = nix::sys::statvfs::statvfs(parent.as_path()).with_context(|| format!("cannot ask {}", parent.display()))?;
                 Ok(room.blocks_available().saturating_mul(room.fragment_size()))
             }
-            Place::Library { fs, parent, .. } => Ok(fs.run_at(parent, fs.client.statfs())?.free_bytes),
+            At::Library { fs, parent, .. } => Ok(fs.run_at(parent, fs.client.statfs())?.free_bytes),
         }
     }
 
     /// As the person named the file system, if the library is used.
     pub fn fs_arg(&self) -> Option<&OsString> {
-        match &self.place {
-            Place::Directory(_) => None,
-            Place::Library { arg, .. } => Some(arg),
+        match &self.at {
+            At::Directory(_) => None,
+            At::Library { arg, .. } => Some(arg),
         }
     }
 
     /// Path of the directory.
     pub fn root(&self) -> OsString {
-        match &self.place {
-            Place::Directory(parent) => parent.join(&self.name).into_os_string(),
-            Place::Library { parent, .. } => {
+        match &self.at {
+            At::Directory(parent) => parent.join(&self.name).into_os_string(),
+            At::Library { parent, .. } => {
                 let mut path = parent.clone();
                 if path.last() != Some(&b'/') {
                     path.push(b'/');
@@ -101,9 +101,9 @@ impl Site {
     /// # Errors
     /// Of the file system.
     pub fn make_dirs(&self, work: &Workload) -> Result<()> {
-        match &self.place {
-            Place::Directory(_) => path::make_dirs(Path::new(&self.root()), work),
-            Place::Library { fs, .. } => library::make_dirs(fs, self.root().as_bytes(), work),
+        match &self.at {
+            At::Directory(_) => path::make_dirs(Path::new(&self.root()), work),
+            At::Library { fs, .. } => library::make_dirs(fs, self.root().as_bytes(), work),
         }
     }
 
@@ -112,9 +112,9 @@ impl Site {
     /// # Errors
     /// Of the file system.
     pub fn remove_dirs(&self, work: &Workload) -> Result<()> {
-        match &self.place {
-            Place::Directory(_) => path::remove_dirs(Path::new(&self.root()), work),
-            Place::Library { fs, .. } => {
+        match &self.at {
+            At::Directory(_) => path::remove_dirs(Path::new(&self.root()), work),
+            At::Library { fs, .. } => {
                 let root = self.root();
                 let dir = fs.stat(root.as_bytes(), false)?.handle;
                 let tops = work.dir_names().into_iter().filter(|name| !name.contains('/'));
@@ -129,9 +129,9 @@ impl Site {
     }
 
     fn remove(&self) -> Result<()> {
-        match &self.place {
-            Place::Directory(_) => Ok(std::fs::remove_dir_all(self.root())?),
-            Place::Library { fs, parent, .. } => {
+        match &self.at {
+            At::Directory(_) => Ok(std::fs::remove_dir_all(self.root())?),
+            At::Library { fs, parent, .. } => {
                 let dir = fs.stat(parent, true)?.handle;
                 library::remove_tree(fs, parent, dir, self.name.as_bytes())
             }

@@ -65,7 +65,7 @@ pub enum Answer {
     /// It waits for the start.
     Ready,
     /// It has done its part.
-    Done(Done),
+    Done(StepDone),
     /// It has not, and says why.
     Failed(String),
     /// The monotonic clock of its machine, in nanoseconds.
@@ -74,7 +74,7 @@ pub enum Answer {
 
 /// What one process has done in one step.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Done {
+pub struct StepDone {
     /// The name of the machine.
     pub node: String,
     /// When its first client started, on the monotonic clock of the machine, in nanoseconds.
@@ -188,7 +188,7 @@ fn work<T: Target>(target: &T, process: u32, orders: &Receiver<String>) -> Resul
 }
 
 /// Lets all clients of this process do a step.
-fn step<T: Target>(target: &T, clients: &mut [T::Client], order: &Order, wait_for_start: impl FnOnce() -> Result<()>) -> Result<Done> {
+fn step<T: Target>(target: &T, clients: &mut [T::Client], order: &Order, wait_for_start: impl FnOnce() -> Result<()>) -> Result<StepDone> {
     let Order { step, work } = order;
     // All threads pass it twice: when everybody is prepared, and when everybody may start.
     let gate = Barrier::new(clients.len() + 1);
@@ -210,7 +210,7 @@ fn step<T: Target>(target: &T, clients: &mut [T::Client], order: &Order, wait_fo
         let started = wait_for_start();
         let (cpu_before, traffic_before) = (cpu_us(UsageWho::RUSAGE_SELF), target.traffic());
         gate.wait();
-        let mut done = Done { node: node_name(), begun_ns: u64::MAX, ended_ns: 0, tally: Tally::default(), cpu_us: 0, traffic: None };
+        let mut done = StepDone { node: node_name(), begun_ns: u64::MAX, ended_ns: 0, tally: Tally::default(), cpu_us: 0, traffic: None };
         let mut failure = started.err();
         for thread in threads {
             match thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {

@@ -27,7 +27,7 @@ use weft_analysis::limits;
 use weft_analysis::results::Ceiling;
 use weft_analysis::run::Run;
 use weft_analysis::running;
-use weft_analysis::running::{Asked, View};
+use weft_analysis::running::{RunningOptions, View};
 use weft_analysis::{drawn, latency};
 use weft_charts::{Axis, Frame, Line, Lines, Style, Table, Unit, categorical, views};
 use weft_host::output::print;
@@ -364,7 +364,7 @@ fn distribution(run: &Run, several: bool, blocks: &mut Vec<Block>) {
 
 fn performance(runs: &[&Run], blocks: &mut Vec<Block>) {
     for run in runs {
-        let asked = Asked::default();
+        let asked = RunningOptions::default();
         let told = running::describe(run, &asked);
         if told["count"].as_u64().unwrap_or(0) == 0 {
             continue;

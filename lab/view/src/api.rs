@@ -220,7 +220,7 @@ fn window(ask: &Question<'_>) -> Answer {
 
 fn hits(ask: &Question<'_>) -> Answer {
     let number = |name: &str, default: u64, most: u64| ask.query.number(name, default).min(most) as usize;
-    let asked = search::Asked {
+    let asked = search::SearchOptions {
         from: ask.from,
         to: ask.to,
         longest: ask.query.text("sort") == "longest",

@@ -17,8 +17,8 @@ pub fn range(query: &Query, from: &str, to: &str, run: &Run) -> (u64, u64) {
 }
 
 /// Which running performance is asked for.
-pub fn running(query: &Query) -> running::Asked {
-    running::Asked {
+pub fn running(query: &Query) -> running::RunningOptions {
+    running::RunningOptions {
         source: query.text("source").to_string(),
         kinds: query.numbers("kind"),
         interval_ns: query.number("interval", 0),
@@ -27,8 +27,8 @@ pub fn running(query: &Query) -> running::Asked {
 }
 
 /// Which histogram is asked for.
-pub fn histogram(query: &Query) -> histogram::Asked {
-    histogram::Asked {
+pub fn histogram(query: &Query) -> histogram::HistogramOptions {
+    histogram::HistogramOptions {
         of: query.text("of").to_string(),
         by_time: query.text("per") == "time",
         log: Some(query.text("scale")).filter(|scale| matches!(*scale, "log" | "linear")).map(|scale| scale == "log"),

@@ -29,7 +29,7 @@ pub fn find(run: &Run, tracks: &Tracks, text: &str, back: bool, at: u64, after: 
 
 /// Which hits are listed, and how.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct SearchOptions {
     /// The window: hits that begin in it are counted on their own.
     pub from: u64,
     /// Its end.
@@ -53,7 +53,7 @@ struct OfNode {
 }
 
 /// All hits of an expression.
-pub fn hits(run: &Run, text: &str, asked: Asked) -> Value {
+pub fn hits(run: &Run, text: &str, asked: SearchOptions) -> Value {
     let pattern = match Pattern::new(run, text) {
         Ok(pattern) => pattern,
         Err(reason) => return json!({ "error": reason }),
@@ -149,10 +149,10 @@ mod tests {
     fn the_list_has_every_hit_once_page_by_page_and_counts_them() {
         let run = run();
         let plain = plain(&run);
-        let whole = Asked { from: 0, to: run.duration_ns / 2, longest: false, within: false, skip: 0, limit: 7, pieces: 10 };
+        let whole = SearchOptions { from: 0, to: run.duration_ns / 2, longest: false, within: false, skip: 0, limit: 7, pieces: 10 };
         let mut listed = Vec::new();
         loop {
-            let page = hits(&run, TEXT, Asked { skip: listed.len(), ..whole });
+            let page = hits(&run, TEXT, SearchOptions { skip: listed.len(), ..whole });
             listed.extend(page["rows"].as_array().unwrap().iter().map(|row| row["event"].as_u64().unwrap()));
             let pieces: u64 = page["pieces"].as_array().unwrap().iter().map(|piece| piece.as_u64().unwrap()).sum();
             assert_eq!((page["count"].as_u64(), pieces), (Some(plain.len() as u64), plain.len() as u64));
@@ -161,10 +161,10 @@ mod tests {
             }
         }
         assert_eq!(listed, plain);
-        let longest = hits(&run, TEXT, Asked { longest: true, limit: 1000, ..whole });
+        let longest = hits(&run, TEXT, SearchOptions { longest: true, limit: 1000, ..whole });
         let durations: Vec<u64> = longest["rows"].as_array().unwrap().iter().map(|row| row["dur"].as_u64().unwrap()).collect();
         assert!(durations.len() == plain.len() && durations.is_sorted_by(|a, b| a >= b), "{durations:?}");
-        let within = hits(&run, TEXT, Asked { within: true, limit: 1000, ..whole });
+        let within = hits(&run, TEXT, SearchOptions { within: true, limit: 1000, ..whole });
         assert_eq!(within["rows"].as_array().unwrap().len() as u64, within["in_window"].as_u64().unwrap());
         assert!(hits(&run, "(", whole)["error"].is_string());
     }
