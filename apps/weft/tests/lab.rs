@@ -190,6 +190,9 @@ mib_rate = "seven of"
     }
     let told = fails(&mut run(folder, &["--out", "c.jsonl", "--set", "workload.values.word=none"]));
     assert!(told.contains("lost: place ") && told.contains("told: it printed no rate behind `seven of`"), "{told}");
+    // Where everybody may write, somebody else may have written.
+    std::fs::set_permissions(folder.join("lab/plans"), std::fs::Permissions::from_mode(0o777)).expect("changed");
+    assert!(fails(&mut word(&["--path", "a=a", "--set", "local.repetitions=3"])).contains("no commands are taken from it"));
     std::fs::write(folder.join("names.toml"), PLAN).expect("written");
     assert!(fails(&mut word(&["--word", "b=nfs://host/"])).contains("only the commands of a plan can reach it"));
 }

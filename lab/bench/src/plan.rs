@@ -3,10 +3,11 @@
 //! the work they take turns, so that whatever else happens meets all alike, and each repetition is
 //! held against the one of the first file system beside it.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value};
 use weft_ceiling::cpu::Pinned;
 use weft_host::connect::Common;
@@ -136,6 +137,7 @@ impl LocalPlan<'_> {
             if let Some(commands) = &mut work.steps.commands {
                 // Beside plans may lie what their commands need.
                 let folder = std::path::absolute(&self.lab.folder)?;
+                check_trusted(&folder)?;
                 commands.values.push(("LAB".into(), folder.to_string_lossy().into_owned()));
             }
             let values = |is_work: bool| {
@@ -193,6 +195,21 @@ impl<'w> Schedule<'w> for ThereAndBack<'w> {
         }
         Ok(())
     }
+}
+
+/// Commands are not taken from a folder in which somebody else may have put them.
+fn check_trusted(folder: &Path) -> Result<()> {
+    let mine = [0, nix::unistd::geteuid().as_raw()];
+    for folder in [folder.to_path_buf(), folder.join("plans")] {
+        // What is not there is built in.
+        let Ok(found) = std::fs::metadata(&folder) else { continue };
+        ensure!(
+            mine.contains(&found.uid()) && found.mode() & 0o002 == 0,
+            "{} belongs to somebody else, or everybody may write there: no commands are taken from it (give another --lab)",
+            folder.display()
+        );
+    }
+    Ok(())
 }
 
 /// True for keys that change what clients do and not the file system, or the way to it.

@@ -1,8 +1,9 @@
 //! Diagrams as SVG text, for the command line, the reports and the page alike: bars ([`Bars`],
 //! [`GroupedBars`], [`Rows`], [`SmallRows`]), lines and distribution functions ([`Lines`]), lanes
-//! over time ([`Timeline`], and [`Strips`] for many thousands of blocks), and for each the same content as a table ([`Table`]) for those who cannot see it or want to
-//! compute with it. Colours are told apart with any colour vision and never carry meaning alone. It
-//! never reads or writes a file, and the same data gives the same bytes.
+//! over time ([`Timeline`], and [`Strips`] for many thousands of blocks), and for each the same
+//! content as a table ([`Table`]) for those who cannot see it or want to compute with it. Colours
+//! are told apart with any colour vision and never carry meaning alone. It never reads or writes a
+//! file, and the same data gives the same bytes.
 
 mod axis;
 mod bars;
