@@ -12,6 +12,7 @@ use weft_rt::{PeerId, ServerRuntime, Signal, race};
 use weft_wire::ops::{CreateRequest, LeaseNotice, NoticesReply, NoticesRequest, TxPart};
 use weft_wire::{Frame, Header, LeaseScope, Op, Request, Rights, Wire};
 
+use crate::Durability;
 use crate::engine::Engine;
 use crate::holders::TERM_NS;
 use crate::server::Server;
@@ -116,12 +117,14 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
     }
 
-    /// Who makes a file may delay what it writes to it only if it hears when others ask.
+    /// Who makes a file may delay what it writes to it only if it hears when others ask, and where
+    /// an answer does not promise stable storage.
     pub(crate) fn may_delay(self: &Rc<Self>, client: ClientId, request: &mut CreateRequest) {
         if request.can_delay != Some(true) {
             return;
         }
-        if !self.clients.holders.leases.borrow().hears(client, self.rt.now()) {
+        let is_sync = self.shell.identity.durability.get() == Durability::Sync;
+        if is_sync || !self.clients.holders.leases.borrow().hears(client, self.rt.now()) {
             request.can_delay = None;
             return;
         }

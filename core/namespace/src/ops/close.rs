@@ -63,15 +63,18 @@ impl State {
         if applies {
             record.open = Some(OpenChange::Keep { client, handle, rights, sequence: request.open_sequence });
         }
-        if let Some((has, sequence)) = self.opens.of(client, handle)
-            && has.contains(Rights::DELAY)
-            && !rights.contains(Rights::DELAY)
-        {
-            // What it has kept is at data servers now. No later open can have given it the right.
-            changed.flags = changed.flags.not_delayed();
-            if !applies {
-                record.open = Some(OpenChange::Keep { client, handle, rights: has.without(Rights::DELAY), sequence });
+        // What it has kept is at data servers now. No later open can have given it the right.
+        match self.opens.of(client, handle) {
+            _ if rights.contains(Rights::DELAY) => {}
+            Some((has, sequence)) if has.contains(Rights::DELAY) => {
+                changed.flags = changed.flags.not_delayed();
+                if !applies {
+                    record.open = Some(OpenChange::Keep { client, handle, rights: has.without(Rights::DELAY), sequence });
+                }
             }
+            Some(_) => {}
+            None if self.tells_again(client, handle, inode) => changed.flags = changed.flags.not_delayed(),
+            None => {}
         }
         let writes_on = match self.opens.of(client, handle) {
             Some((has, _)) if applies => has.contains(Rights::WRITE) && rights.contains(Rights::WRITE),

@@ -54,6 +54,12 @@ impl State {
         self.opens.of(client, handle).is_some_and(|(has, _)| has.contains(Rights::DELAY))
     }
 
+    /// True if a close by this client says that it has delayed writes to the file, which it had no
+    /// time yet to tell after a restart: nobody else can have opened it.
+    pub(super) fn tells_again(&self, client: ClientId, handle: Handle, inode: &Inode) -> bool {
+        inode.flags.is_delayed() && self.is_in_grace() && !self.opens.others_have(handle, client, Rights::DELAY)
+    }
+
     /// Checks that what is known of an object here may be told to a client.
     ///
     /// # Errors
@@ -103,11 +109,10 @@ impl State {
     ) -> Result<()> {
         let (client, handle) = (cx.client, request.handle);
         let inode = self.inode(handle)?;
-        let is_told_again = || inode.flags.is_delayed() && self.is_in_grace() && !self.opens.others_have(handle, client, Rights::DELAY);
         let (has, sequence) = match self.opens.of(client, handle) {
             Some((has, sequence)) if has.contains(Rights::DELAY) => (has, sequence),
             // It says so with this close.
-            _ if is_told_again() => (Rights::WRITE.with(Rights::DELAY), 0),
+            _ if self.tells_again(client, handle, inode) => (Rights::WRITE.with(Rights::DELAY), 0),
             // It came before a crash, and its answer did not get out.
             _ if inode.is_inline() && inode.size == content.len() as u64 => return Ok(()),
             _ => return Err(Status::CapabilityRefused),

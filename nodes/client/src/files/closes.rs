@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use weft_base::{Handle, ServerId, Status};
 use weft_call::run_window;
 use weft_rt::Runtime;
-use weft_wire::ops::{CLOSES_MAX, CloseManyRequest, DELAYED_BYTES_MAX, DelayedContent};
+use weft_wire::Rights;
+use weft_wire::ops::{CLOSES_MAX, CloseManyRequest, CloseRequest, DELAYED_BYTES_MAX, DelayedContent};
 
 use super::reports::Report;
 use crate::flow::Flow;
@@ -113,6 +114,14 @@ impl<R: Runtime> Client<R> {
             (index, outcome.map_err(|status| flow.error_at(status, server)))
         });
         ended.collect()
+    }
+
+    /// The right to delay came with an open that was overtaken. A server that has restarted since
+    /// does not know who has it, and would tell nobody of the file, not even this client, until it
+    /// has waited for all clients. The file stays open for the rest: somebody may have removed it.
+    pub(super) async fn give_up_delaying(&self, flow: Flow, handle: Handle, open_sequence: u64, keeps: Rights) {
+        // What it says otherwise, it says again to the open that follows.
+        let _ = self.call(flow, handle.server(), &CloseRequest { handle, open_sequence, keeps, written: None }).await;
     }
 
     /// A report with all that is in the file.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use bytes::{Bytes, BytesMut};
-use weft_base::{Attr, DataTime, Handle, Nanos, Status, WallTime};
+use weft_base::{Attr, DataTime, Handle, Nanos, SECOND, Status, WallTime};
 use weft_layout::{FileRange, split};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::Rights;
@@ -17,15 +17,19 @@ use super::write::How;
 use crate::flow::Flow;
 use crate::{Client, Result};
 
+/// Of a file that is older and still open nothing stays here when [`Client::keep_alive`] runs, in
+/// nanoseconds: a program that does not close its file for hours would lose all of it with its
+/// machine.
+const KEPT_NS: u64 = 5 * SECOND;
+
 impl OpenInode {
     /// This client may delay what it writes to this new file, up to so many bytes: it stays here
-    /// from now on. False if others have asked for the file already.
+    /// from now on. False if others have asked for the file already, or if the right is given back.
     pub(super) fn delay(&self, attr: &Attr, bytes_max: u32, session: u32, now: Nanos) -> bool {
         let (bytes, bytes_max, made) = (BytesMut::new(), bytes_max as usize, (attr.mtime, now));
         let content = Content { bytes, bytes_max, mtime_epoch: 0, made, session };
         let mut state = self.lock();
-        state.held = state.held.with(Rights::DELAY);
-        if state.shares > 0 {
+        if state.shares > 0 || state.is_reporting || !state.held.contains(Rights::DELAY) {
             return false;
         }
         state.delayed = Delayed::Here(content);
@@ -42,6 +46,15 @@ impl OpenInode {
     /// True if something of it is with this client only.
     pub(crate) fn is_delayed(&self) -> bool {
         self.is_delayed.load(Ordering::Acquire)
+    }
+
+    /// True if what was written to it waits for a close that may not come soon.
+    pub(super) fn is_kept_too_long(&self, now: Nanos) -> bool {
+        self.is_delayed() && {
+            let state = self.lock();
+            let is_old = |content: &Content| !content.bytes.is_empty() && now.since(content.made.1) >= KEPT_NS;
+            state.writers > 0 && matches!(&state.delayed, Delayed::Here(content) if is_old(content))
+        }
     }
 
     /// True if something must go to data servers before its server can be told anything.

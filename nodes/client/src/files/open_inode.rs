@@ -90,7 +90,7 @@ pub(super) struct State {
     /// On its way to the server.
     reporting: Option<Unreported>,
     /// A report is on its way: what it gives back may have to be told once more.
-    is_reporting: bool,
+    pub(super) is_reporting: bool,
     writes_running: u32,
     writes_begun: u64,
     /// Counts what may have changed the size.

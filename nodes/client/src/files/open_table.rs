@@ -197,7 +197,7 @@ impl OpenTable {
         let inode = self.inode_in(&mut state, attr);
         inode.opened(ticket.sequence, rights, attr, granted);
         self.announced(&mut state, &inode);
-        Some(Arc::new(OpenFile::new(inode, rights)))
+        Some(Arc::new(OpenFile::new(inode, rights.without(Rights::DELAY))))
     }
 
     /// The server granted again what a file has open.

@@ -134,16 +134,19 @@ impl<R: Runtime> Client<R> {
             return Ok((state.attr, None, created));
         }
         let truncate = options.truncate && !created;
+        // Whoever tells a server that has restarted what is open here tells of this right, too.
+        let rights = if delay_bytes.is_some() { options.rights.with(Rights::DELAY) } else { options.rights };
         let file = match (&state, capability) {
-            (Some(state), Some(capability)) => {
-                self.inner.opens.opened(&ticket, options.rights, &state.attr, Granted { capability, ceiling })
-            }
+            (Some(state), Some(capability)) => self.inner.opens.opened(&ticket, rights, &state.attr, Granted { capability, ceiling }),
             _ => None,
         };
         let (Some(state), Some(file)) = (state, file) else {
             // The inode is on another server; or this open was overtaken, and permissions for it
             // were checked already.
             drop(ticket);
+            if delay_bytes.is_some() {
+                self.give_up_delaying(flow, handle, open_sequence, options.rights).await;
+            }
             let who = if capability.is_some() { &RENEWAL } else { who };
             let (attr, file) = Box::pin(self.open_in(flow, who, handle, options.rights, truncate, None)).await?;
             if delay_bytes.is_some() {

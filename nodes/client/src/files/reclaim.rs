@@ -21,7 +21,8 @@ const LOCKS_MAX: usize = 4096;
 impl<R: Runtime> Client<R> {
     /// Asks the servers where this client has files open, so that the session stays alive and a
     /// restart of a server is noticed within its grace period; closes what was dropped without
-    /// [`Client::close`], and reports what could not be reported in time. To be called every few
+    /// [`Client::close`], reports what could not be reported in time, and brings to data servers
+    /// what is delayed of files that have been open for a while. To be called every few
     /// seconds by a process that may hold files open while it is idle (a mount). Takes 5 s at most
     /// for every server, all in parallel; failures are left for the next call.
     pub async fn keep_alive(&self) {
@@ -36,6 +37,10 @@ impl<R: Runtime> Client<R> {
             let mut flow = self.flow("keep alive", Handle(0));
             flow.deadline = flow.deadline.min(self.rt().now() + DEADLINE);
             if self.call(flow, server, &PingRequest {}).await.is_ok() {
+                let now = self.rt().now();
+                let kept = inodes.iter().filter(|inode| inode.is_kept_too_long(now));
+                // What does not leave stays owed, as below.
+                run_window(kept.map(|inode| self.stop_delaying(flow, inode)), self.options().window).await;
                 let owed: Vec<_> = inodes.into_iter().filter(|inode| inode.has_surplus()).collect();
                 let reports = owed.iter().map(|inode| self.report(flow, inode));
                 // What still fails stays owed, and the next call tries again.

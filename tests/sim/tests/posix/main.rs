@@ -12,7 +12,7 @@ use weft_client::XattrFlags;
 use weft_posix::{Caching, InodeNumber, Refusal};
 use weft_rt::Runtime;
 use weft_rt_sim::{FaultPlan, FaultSettings, Joined, MessageFaults, Profile, Random, Sim};
-use weft_sim_tests::cluster::{Cluster, ClusterConfig};
+use weft_sim_tests::cluster::{Cluster, ClusterConfig, Durability};
 use weft_sim_tests::mount::{Mount, caller, how};
 use weft_wire::Rights;
 
@@ -46,10 +46,14 @@ struct World {
 
 impl World {
     fn new(seed: u64, ttl_ns: Option<u64>) -> World {
+        World::under(Durability::Batch, seed, ttl_ns)
+    }
+
+    fn under(contract: Durability, seed: u64, ttl_ns: Option<u64>) -> World {
         let mut profile = Profile::ethernet_10g();
         (profile.net.jitter_ns, profile.disk.jitter_ns) = (20_000, 20_000);
         let sim = Sim::new(seed, profile);
-        let cluster = Cluster::start(&sim, &ClusterConfig { meta: 2, data: 3, ..ClusterConfig::small() });
+        let cluster = Cluster::start(&sim, &ClusterConfig { meta: 2, data: 3, contract, ..ClusterConfig::small() });
         let mounts = ["one", "two"].map(|name| Mount::new(&sim, &cluster, name, ttl_ns));
         let world = World { random: sim.random(), sim, cluster, mounts };
         let mount = world.mounts[0].clone();
