@@ -32,8 +32,11 @@ else
     echo "cargo deny: skipped, it is not installed (cargo install --locked cargo-deny)"
 fi
 step cargo xtask sim --seeds "$seeds"
-step cargo xtask sim --leases --seeds 0..4000
-step cargo xtask sim --growing --seeds 0..2000
-step cargo xtask sim --split --seeds 0..2000
+# Every other one with small files beside their inodes.
+step cargo xtask sim --leases --seeds 0..2000
+step cargo xtask sim --leases --inline --seeds 2000..4000
+step cargo xtask sim --growing --inline --seeds 0..2000
+step cargo xtask sim --split --seeds 0..1000
+step cargo xtask sim --split --inline --seeds 1000..2000
 step cargo xtask sim --puts --seeds 0..2000
 printf '\nall checks passed\n'

@@ -48,6 +48,9 @@ pub struct Arguments {
     /// Whole contents are put under names, and small ones lie on metadata servers.
     #[arg(long, conflicts_with_all = ["renames", "growing", "leases", "split"])]
     puts: bool,
+    /// Small files lie on metadata servers, as in new file systems: beside any of the kinds above.
+    #[arg(long, conflicts_with_all = ["renames", "puts"])]
+    inline: bool,
     /// Ends after so many seeds that failed.
     #[arg(long, default_value_t = 5)]
     failures: u64,
@@ -155,6 +158,7 @@ fn run_one(seed: u64, arguments: &Arguments) -> Report {
         Arguments { puts: true, .. } => Plan::putting(seed, arguments.ops),
         _ => Plan::new(seed, arguments.ops),
     };
+    let plan = if arguments.inline { plan.with_small_files() } else { plan };
     let mut report = run_plan(&plan, arguments.verbose);
     if seed.is_multiple_of(TWICE_EVERY) || arguments.verbose {
         // The second run keeps no trace, so this also shows that looking changes nothing.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use weft_base::{ClientId, FileKind, Handle, ROOT_HANDLE, RequestId, Result, ServerId, Status, WallTime};
+use weft_base::{ClientId, FileKind, Handle, RequestId, Result, ServerId, Status, WallTime};
 use weft_wire::ops::{TxId, TxPart};
 use weft_wire::{Capability, ClusterKey, NameKey, Rights};
 
@@ -126,11 +126,6 @@ impl State {
             graves: Graves::default(),
             opens: Opens::default(),
         }
-    }
-
-    /// The changes that make a new file system: its root directory.
-    pub fn format(mode: u32, uid: u32, gid: u32, layout: weft_base::Layout, now: WallTime) -> Vec<Change> {
-        vec![Change::PutInode { handle: ROOT_HANDLE, inode: Inode::new_directory(ROOT_HANDLE, mode, uid, gid, layout, now) }]
     }
 
     /// Applies a record: the only way in which the state changes, live and in a replay. Never

@@ -39,10 +39,20 @@ pub struct MetaServerConfig {
     /// Takes a line for people about something that a user of this server (its name) has done
     /// wrong. Any user can make it be called.
     pub warn: Option<fn(server: &str, what: &str)>,
-    /// Owner of the root directory of a new file system.
-    pub root_uid: u32,
-    /// Group of the root directory of a new file system.
-    pub root_gid: u32,
+    /// What the root directory of a new file system is like.
+    pub root: RootConfig,
+}
+
+/// The root directory of a new file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct RootConfig {
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Its hint `inline_limit`, in bytes; 0: it has none. With the engine `journal` alone: the
+    /// others keep no small files.
+    pub inline_limit: u32,
 }
 
 /// When and how names of directories that are in use go to other servers.
@@ -77,8 +87,7 @@ impl MetaServerConfig {
             split: SplitConfig::default(),
             flush_each: false,
             warn: None,
-            root_uid: 0,
-            root_gid: 0,
+            root: RootConfig::default(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use weft_base::{ServerId, ServerRole};
 use weft_journal::{Found, Superblock};
+use weft_layout::INLINE_BYTES_MAX;
 use weft_namespace::{Change, Record, Settings, State, encode};
 use weft_rt::{Disk, ServerRuntime};
 use weft_serving::{Life, begin_life, find_store, make_journal, make_superblock, replay_journal, stored_durability};
@@ -11,7 +12,7 @@ use crate::container::Contents;
 use crate::contents;
 use crate::engine::{Engine as KeepsRecords, JournalEngine, MemoryEngine, Plan, RowEngine};
 use crate::server::Server;
-use crate::{Engine, MetaServerConfig, ServerError};
+use crate::{Engine, MetaServerConfig, RootConfig, ServerError};
 
 /// More handles than can be given out between two flushes of the journal.
 const HANDLES_LOST_MAX: u64 = 1 << 24;
@@ -116,6 +117,9 @@ fn check_config(config: &MetaServerConfig) -> Result<(), ServerError> {
             config.serving.journal_segment_bytes
         ));
     }
+    if config.root.inline_limit > INLINE_BYTES_MAX {
+        return refuse(format!("no file of {} bytes lies beside its inode, at most {INLINE_BYTES_MAX} do", config.root.inline_limit));
+    }
     if let Err(status) = weft_layout::check(&map.default_layout()) {
         return refuse(format!("default striping of the file system {}: {status}", map.fs_name));
     }
@@ -131,7 +135,9 @@ fn root_changes<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> Vec<Chan
     if config.serving.server != ServerId(0) {
         return Vec::new();
     }
-    State::format(0o755, config.root_uid, config.root_gid, config.serving.map.default_layout(), rt.wall())
+    let RootConfig { uid, gid, inline_limit } = config.root;
+    let inline_limit = if config.serving.engine == Engine::Journal { inline_limit } else { 0 };
+    State::format(0o755, (uid, gid), config.serving.map.default_layout(), inline_limit, rt.wall())
 }
 
 async fn find_or_format<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> Result<Superblock, ServerError> {

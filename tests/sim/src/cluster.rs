@@ -7,7 +7,7 @@ use std::rc::Rc;
 use weft_base::{ClientId, ClusterMap, FsId, MILLISECOND, Nanos, SECOND, ServerEntry, ServerId};
 use weft_client::{Client, ClientOptions};
 use weft_data_server::{CacheConfig, DataServerConfig, WriteBack};
-use weft_meta_server::{MetaServerConfig, ServingConfig, SplitConfig};
+use weft_meta_server::{MetaServerConfig, RootConfig, ServingConfig, SplitConfig};
 use weft_rt::Runtime;
 use weft_rt_sim::{Control, NodeConfig, NodeId, Random, Sim, SimRt};
 use weft_sched::LayerKind;
@@ -39,6 +39,8 @@ pub struct ClusterConfig {
     pub stripe_width: u16,
     /// Names that go to another server as one change, at most.
     pub slice_names: u32,
+    /// The hint `inline_limit` with which the root directory is made; 0: none.
+    pub inline_limit: u32,
 }
 
 /// The batch interval in nanoseconds.
@@ -72,6 +74,7 @@ impl ClusterConfig {
             checkpoint_bytes: 4 << 20,
             stripe_width: 0,
             slice_names: 256,
+            inline_limit: 0,
         }
     }
 
@@ -94,6 +97,7 @@ impl ClusterConfig {
             checkpoint_bytes: if random.coin() { 2 << 10 } else { 1 << 20 },
             stripe_width: random.below(3) as u16,
             slice_names: 256,
+            inline_limit: 0,
         }
     }
 }
@@ -142,7 +146,8 @@ impl Cluster {
             ..ServingConfig::new(server, map.clone(), key.clone())
         };
         let split = SplitConfig { slice_names: config.slice_names, ..SplitConfig::default() };
-        let meta = MetaServerConfig { session_grace_ns: GRACE_NS, split, ..MetaServerConfig::new(serving(ServerId(0))) };
+        let root = RootConfig { inline_limit: config.inline_limit, ..RootConfig::default() };
+        let meta = MetaServerConfig { session_grace_ns: GRACE_NS, split, root, ..MetaServerConfig::new(serving(ServerId(0))) };
         let data = DataServerConfig { cache: config.cache(), ..DataServerConfig::new(serving(ServerId::data(0))) };
         let servers = Servers::start_with_clocks(sim, &meta, &data, |server| config.server_skew_ns(server));
         let nodes = servers.nodes().iter().map(|(_, node)| *node).collect();

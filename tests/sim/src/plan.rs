@@ -206,6 +206,19 @@ impl Plan {
         Plan { puts: true, with_data: true, mix: OperationMix::Everything, cluster, ..plan }
     }
 
+    /// The same where the root directory is made with the hint `inline_limit`, as that of a new
+    /// file system is: clients with leases keep what they write to small files until they close
+    /// them.
+    pub fn with_small_files(self) -> Plan {
+        let cluster = ClusterConfig { storage: Engine::Journal, inline_limit: 8 << 10, ..self.cluster };
+        Plan { with_data: true, cluster, ..self }
+    }
+
+    /// True if small files may lie on the servers of their inodes.
+    pub fn keeps_small_files(&self) -> bool {
+        self.puts || self.cluster.inline_limit > 0
+    }
+
     /// Where and for how long flows are held up.
     fn held_up(meta: usize, random: &mut Random) -> Vec<(usize, FaultPoint, u64)> {
         let points = [FaultPoint::TxLock, FaultPoint::TxPrepare, FaultPoint::NetRequest, FaultPoint::NetReply, FaultPoint::JournalFlush];

@@ -20,6 +20,9 @@ const TRACE_LINES: usize = 3000;
 /// How long what was told under a lease may be believed without another word, in nanoseconds.
 const LEASE_TERM_NS: u64 = 5 * SECOND;
 
+/// How long clients keep what they write to files that they have open, in nanoseconds.
+const DELAYED_NS: u64 = 10 * SECOND;
+
 /// What a run has shown.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -37,6 +40,8 @@ pub struct Report {
     pub splits: bool,
     /// Whole contents were put under names.
     pub puts: bool,
+    /// The root directory was made with the hint `inline_limit`.
+    pub inline: bool,
     /// Operations of the clients.
     pub operations: usize,
     /// What servers were asked in their last lives; empty if something is wrong.
@@ -68,7 +73,8 @@ impl Report {
         let kind = if self.leases { " --leases" } else { kind };
         let kind = if self.splits { " --split" } else { kind };
         let kind = if self.puts { " --puts" } else { kind };
-        format!("cargo xtask sim{kind} --seeds {}..{} --verbose", self.seed, self.seed + 1)
+        let inline = if self.inline { " --inline" } else { "" };
+        format!("cargo xtask sim{kind}{inline} --seeds {}..{} --verbose", self.seed, self.seed + 1)
     }
 }
 
@@ -114,6 +120,7 @@ pub fn run_plan(plan: &Plan, verbose: bool) -> Report {
         leases: plan.leases,
         splits: plan.presplit.is_some() || plan.moves,
         puts: plan.puts,
+        inline: plan.cluster.inline_limit > 0,
         operations: events.iter().filter(|event| event.client != 0).count(),
         unanswered: events.iter().filter(|event| event.end == u64::MAX).count(),
         asked: run.stage.asked.clone(),
@@ -150,7 +157,7 @@ impl<'a> Run<'a> {
         };
         let clients: Vec<(NodeId, Option<Worker>)> = (1..=plan.clients).map(add).collect();
         let numbers = clients.iter().filter_map(|(_, worker)| worker.as_ref()).map(|worker| worker.number).collect();
-        stage.shared.borrow_mut().history.delays = plan.puts && plan.leases;
+        stage.shared.borrow_mut().history.delays = plan.keeps_small_files() && plan.leases;
         let tolerance = Tolerance {
             full_disks: plan.fault_profile == FaultProfile::FullDisks,
             calm: plan.fault_profile == FaultProfile::Calm,
@@ -198,7 +205,7 @@ impl<'a> Run<'a> {
         if !dead.is_empty() {
             self.stage.bury_the_dead();
         }
-        if self.plan.puts {
+        if self.plan.keeps_small_files() {
             dead.iter().for_each(|client| self.stage.shared.borrow_mut().history.loses_all_open(*client));
         }
         self.stage.examine(self.plan.with_data, self.tolerance)
@@ -260,7 +267,8 @@ impl<'a> Run<'a> {
     /// saying so.
     fn make_safe(&mut self) -> Result<(), String> {
         if self.plan.with_data || self.stage.random.coin() {
-            self.stage.sim.run_for(BATCH_NS + 10 * MILLISECOND);
+            let delays = self.stage.shared.borrow().history.delays;
+            self.stage.sim.run_for(BATCH_NS + 10 * MILLISECOND + if delays { DELAYED_NS } else { 0 });
             return Ok(());
         }
         self.stage.with_auditor(async |worker| match worker.act(Action::SyncAll).await {

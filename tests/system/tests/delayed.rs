@@ -13,9 +13,9 @@ use weft_system_tests::{FileSystem, Need, Signal, available, ok, signal, wait_un
 
 /// A file system whose root takes small files, and two mounts of it.
 fn two_mounts() -> (FileSystem, PathBuf, PathBuf) {
-    let fs = FileSystem::mounted(&["--meta", "1", "--data", "2"]);
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "2", "--inline-limit", "16KiB"]);
     let (first, second) = (fs.mnt(), fs.mount("second", ""));
-    ok(weft().args(["hint", "set", "inline_limit", "16384"]).arg(fs.at("/")));
+    assert!(ok(weft().args(["hint", "show"]).arg(fs.at("/"))).contains("inline_limit = 16384"));
     // The first file finds no room yet.
     fs::write(first.join("first"), b"x").unwrap();
     wait_until("small files are kept", Duration::from_secs(20), || {

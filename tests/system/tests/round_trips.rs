@@ -19,7 +19,7 @@ fn mounted(test: &'static str, programs: &'static [&'static str]) -> Option<File
     if !available(test, &[Need::Fuse, Need::Kernel(6, 16), Need::Programs(programs)]) {
         return None;
     }
-    let fs = FileSystem::mounted(&["--data", "1", "-o", "leases"]);
+    let fs = FileSystem::mounted(&["--data", "1", "--inline-limit", "8KiB", "-o", "leases"]);
     // One in the other, so that each is made before the files of the one around it.
     let mut directory = fs.path("tree");
     for _ in 0..DIRECTORIES {
@@ -65,13 +65,14 @@ fn same(fs: &FileSystem, copy: &Path) {
     ok(Command::new("diff").arg("-r").arg(fs.path("tree")).arg(copy));
 }
 
-/// `cp -a`: make, write, set owner, mode as an access control list, and times, close.
+/// `cp -a`: make, set owner, mode as an access control list, and times. What is written to small
+/// files goes with the closes.
 #[test]
 fn a_copied_file_costs_what_cp_asks_for() {
     let Some(fs) = mounted("a_copied_file_costs_what_cp_asks_for", &["cp", "diff"]) else { return };
     let copy = fs.mnt().join("copy");
     let costs = requests_per_file(&fs, || drop(ok(Command::new("cp").arg("-a").arg(fs.path("tree")).arg(&copy))));
-    check("cp -a", &costs, &[("Create", 1.0), ("Write", 1.0), ("SetAttr", 2.0), ("SetXattr", 1.0), ("Close", 1.0)]);
+    check("cp -a", &costs, &[("Create", 1.0), ("SetAttr", 2.0), ("SetXattr", 1.0)]);
     same(&fs, &copy);
 }
 
@@ -83,7 +84,7 @@ fn an_unpacked_file_costs_what_tar_asks_for() {
     let archive = fs.path("tree.tar");
     ok(Command::new("tar").arg("--sort=name").arg("-cf").arg(&archive).arg("-C").arg(fs.path("")).arg("tree"));
     let costs = requests_per_file(&fs, || drop(ok(Command::new("tar").arg("xpf").arg(&archive).arg("-C").arg(fs.mnt()))));
-    check("tar x", &costs, &[("Create", 1.0), ("Write", 1.0), ("SetAttr", 3.0), ("Close", 1.0)]);
+    check("tar x", &costs, &[("Create", 1.0), ("SetAttr", 3.0)]);
     same(&fs, &fs.mnt().join("tree"));
 }
 
@@ -97,9 +98,9 @@ fn a_synchronised_file_costs_what_rsync_asks_for() {
     let source = format!("{}/", fs.path("tree").display());
     let rsync = || drop(ok(Command::new("rsync").arg("-aHAX").arg(&source).arg(&copy)));
     let costs = requests_per_file(&fs, rsync);
-    // It opens what it has written twice more; closes go out alone or many in one, in the
-    // background.
-    let asked = [("Create", 1.0), ("Write", 1.0), ("SetAttr", 3.0), ("Open", 2.0), ("Close", 3.0), ("Rename", 1.0), ("GetAttr", 1.0)];
+    // It opens what it has written twice more, which meets the mount alone unless the close was
+    // faster.
+    let asked = [("Create", 1.0), ("SetAttr", 3.0), ("Open", 1.0), ("Close", 1.0), ("Rename", 1.0), ("GetAttr", 1.0)];
     check("rsync -aHAX", &costs, &asked);
     same(&fs, &copy);
     // What is the same already is looked at by its names and attributes, which say that there are
@@ -119,7 +120,7 @@ fn files_that_are_listed_cost_what_is_read_of_them() {
     check("ls -lR", &costs, &[]);
     let back = fs.path("back");
     let costs = requests_per_file(&fs, || drop(ok(Command::new("cp").arg("-a").arg(&there).arg(&back))));
-    check("cp -a to elsewhere", &costs, &[("Open", 1.0), ("Read", 1.0), ("Close", 1.0)]);
+    check("cp -a to elsewhere", &costs, &[("Open", 1.0)]);
     same(&fs, &back);
 }
 

@@ -17,6 +17,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use toml::Spanned;
 use weft_base::{ClusterMap, FsId, ServerEntry, ServerId, ServerRole};
+use weft_layout::INLINE_BYTES_MAX;
 use weft_rt_real::{Address, AddressError};
 
 use self::choices::by_name;
@@ -32,6 +33,9 @@ pub use weft_serving::{Durability, Engine};
 
 /// Stripe size of new files unless the config says otherwise, in bytes.
 pub const STRIPE_BYTES_DEFAULT: u32 = 1 << 20;
+/// Files up to so many bytes lie beside their inodes in a new file system unless the config says
+/// otherwise: `docs/decisions/0017-small-files.md` says what a greater default waits for.
+pub const INLINE_BYTES_DEFAULT: u32 = 0;
 /// Longest time between an acknowledged change and stable storage under `batch`, in milliseconds.
 pub const BATCH_INTERVAL_MS_DEFAULT: u64 = 50;
 /// Longest path of a Unix socket in bytes: `sun_path` has 108 with its final NUL.
@@ -78,6 +82,8 @@ pub struct Config {
     pub stripe_bytes: u32,
     /// Datafiles of a new file; 0: one on every data server.
     pub stripe_width: u16,
+    /// The hint `inline_limit` of the root directory when it is made, in bytes; 0: none.
+    pub inline_limit: u32,
     /// Owner of the root directory when it is made.
     pub root_uid: u32,
     /// Its group.
@@ -167,6 +173,10 @@ impl Config {
             None => STRIPE_BYTES_DEFAULT,
             Some(size) => parse_stripe_size(size.get_ref()).map_err(|message| at(size, "fs.stripe_size", message))?,
         };
+        let inline_limit = match &fs.inline_limit {
+            None => INLINE_BYTES_DEFAULT,
+            Some(size) => parse_inline_limit(size.get_ref()).map_err(|message| at(size, "fs.inline_limit", message))?,
+        };
         let batch_interval_ms = match &fs.batch_interval_ms {
             None => BATCH_INTERVAL_MS_DEFAULT,
             Some(ms) if (1..=10_000).contains(ms.get_ref()) => *ms.get_ref(),
@@ -198,6 +208,7 @@ impl Config {
             allow_faults: fs.allow_faults.unwrap_or(false),
             stripe_bytes,
             stripe_width: fs.stripe_width.map_or(0, Spanned::into_inner),
+            inline_limit,
             root_uid: fs.root_uid.unwrap_or(0),
             root_gid: fs.root_gid.unwrap_or(0),
             servers,
@@ -235,6 +246,7 @@ struct RawFs {
     allow_faults: Option<bool>,
     stripe_size: Option<Spanned<String>>,
     stripe_width: Option<Spanned<u16>>,
+    inline_limit: Option<Spanned<String>>,
     root_uid: Option<u32>,
     root_gid: Option<u32>,
 }
@@ -364,6 +376,18 @@ pub fn parse_stripe_size(text: &str) -> Result<u32, String> {
     let bytes = text.parse::<ByteSize>()?.0;
     if !bytes.is_power_of_two() || !(4096..=64 << 20).contains(&bytes) {
         return Err(format!("`{text}` is not possible: give a power of two from 4KiB to 64MiB"));
+    }
+    Ok(bytes as u32)
+}
+
+/// Reads the size up to which files lie beside their inodes.
+///
+/// # Errors
+/// Says which sizes are possible.
+pub fn parse_inline_limit(text: &str) -> Result<u32, String> {
+    let bytes = text.parse::<ByteSize>()?.0;
+    if bytes > INLINE_BYTES_MAX.into() {
+        return Err(format!("`{text}` is not possible: give 0 (none) to {}", ByteSize(INLINE_BYTES_MAX.into())));
     }
     Ok(bytes as u32)
 }

@@ -33,6 +33,8 @@ pub struct Draft {
     pub stripe_bytes: u32,
     /// Datafiles of a new file; 0: one on every data server.
     pub stripe_width: u16,
+    /// The hint `inline_limit` of the root directory, in bytes; 0: none.
+    pub inline_limit: u32,
     /// Owner of the root directory.
     pub root_uid: u32,
     /// Its group.
@@ -101,6 +103,11 @@ impl Draft {
         }
         writeln!(out, "stripe_size = \"{}\"          # of new files", ByteSize(self.stripe_bytes.into()))?;
         writeln!(out, "stripe_width = {}              # datafiles of a new file; 0: one on every data server", self.stripe_width)?;
+        writeln!(
+            out,
+            "inline_limit = \"{}\"         # files up to this size lie beside their inodes; for a new file system (later: `weft hint`); 0: none",
+            ByteSize(self.inline_limit.into())
+        )?;
         writeln!(out, "root_uid = {}                  # owner of the root directory when it is made", self.root_uid)?;
         writeln!(out, "root_gid = {}", self.root_gid)?;
         for server in &self.servers {
@@ -181,6 +188,7 @@ mod tests {
             allow_faults: true,
             stripe_bytes: 65536,
             stripe_width: 1,
+            inline_limit: 4096,
             root_uid: 1000,
             root_gid: 100,
             servers: vec![server("meta0", ServerRole::Meta, "unix:run/meta0.sock"), server("data0", ServerRole::Data, "tcp:host:1")],
@@ -193,6 +201,7 @@ mod tests {
             ("weft", FsId(7), Engine::Memory, Durability::Sync)
         );
         assert_eq!((config.stripe_bytes, config.stripe_width, config.root_uid, config.root_gid), (65536, 1, 1000, 100));
+        assert_eq!(config.inline_limit, 4096);
         assert_eq!((config.cache_layer, config.direct_io, config.allow_faults), (LayerKind::WriteBehind, true, true));
         assert!(!config.encrypt_tcp);
         assert_eq!(config.servers[1].capacity, Some(3 << 30));

@@ -70,6 +70,10 @@ pub struct Settings {
     /// Data servers of one file; 0: all
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub stripe_width: u16,
+    /// Files up to this size lie beside their inodes on metadata servers, from 0 (none) to 16KiB
+    /// (later: `weft hint set inline_limit`)
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = config::parse_inline_limit)]
+    pub inline_limit: u32,
 }
 
 impl Settings {
@@ -89,6 +93,7 @@ impl Settings {
             allow_faults: self.allow_faults,
             stripe_bytes: self.stripe_size,
             stripe_width: self.stripe_width,
+            inline_limit: self.inline_limit,
             root_uid: nix::unistd::geteuid().as_raw(),
             root_gid: nix::unistd::getegid().as_raw(),
             servers,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use weft_base::ServerRole;
-use weft_host::config::{Config, DraftServer, Engine, KeyFiles, STRIPE_BYTES_DEFAULT, ServerConfig, read_key};
+use weft_host::config::{Config, DraftServer, Engine, INLINE_BYTES_DEFAULT, KeyFiles, STRIPE_BYTES_DEFAULT, ServerConfig, read_key};
 use weft_host::connect::{Common, Fs};
 use weft_host::named::NamedState;
 use weft_host::output::{print, tell};
@@ -243,6 +243,14 @@ impl Args {
                 self.state.given().display(),
                 ByteSize(config.stripe_bytes.into()),
                 config.file.display()
+            );
+        }
+        if self.settings.inline_limit != INLINE_BYTES_DEFAULT && self.settings.inline_limit != config.inline_limit {
+            let given = self.state.given();
+            bail!(
+                "{0} is there already: `weft hint set inline_limit {1} {0}:/` changes it for what is made later",
+                given.display(),
+                self.settings.inline_limit
             );
         }
         Ok(())

@@ -1,13 +1,22 @@
 //! Mkdir: a name here, a directory here or on another server.
 
 use bytes::Bytes;
-use weft_base::{Attr, FileKind, Handle, Layout, Result, ServerId, Status, check_name};
+use weft_base::{Attr, FileKind, Handle, Layout, ROOT_HANDLE, Result, ServerId, Status, WallTime, check_name};
 use weft_layout::{HintName, Hints, directory_server};
 use weft_wire::ops::{FileState, MkdirRequest, PartitionMap, TxPart};
 
-use crate::{EXECUTE, Inode, MODE_SETGID, RequestContext, ServerPart, State};
+use crate::{Change, EXECUTE, Inode, MODE_SETGID, RequestContext, ServerPart, State};
 
 impl State {
+    /// The changes that make a new file system: its root directory, with the hint `inline_limit`
+    /// unless that is 0.
+    pub fn format(mode: u32, (uid, gid): (u32, u32), layout: Layout, inline_limit: u32, now: WallTime) -> Vec<Change> {
+        let (handle, inode) = (ROOT_HANDLE, Inode::new_directory(ROOT_HANDLE, mode, uid, gid, layout, now));
+        let name = Bytes::from_static(HintName::InlineLimit.attribute().as_bytes());
+        let hint = (inline_limit > 0).then(|| Change::PutXattr { handle, name, value: inline_limit.to_string().into() });
+        std::iter::once(Change::PutInode { handle, inode }).chain(hint).collect()
+    }
+
     /// The parts of a new directory: its name here, itself where its place is.
     ///
     /// # Errors

@@ -42,7 +42,7 @@ impl Machine {
     pub fn new() -> Machine {
         let mut machine = Machine { state: State::new(settings()), log: Vec::new(), now: 1000, client: ME };
         machine.state.place(Placement { meta: vec![ServerId(0)], generation: 1, data_servers: 2 });
-        let changes = State::format(0o777, 0, 0, LAYOUT, WallTime(1000));
+        let changes = State::format(0o777, (0, 0), LAYOUT, 0, WallTime(1000));
         machine.commit(Record { changes, open: None });
         machine
     }
