@@ -419,6 +419,33 @@ fn a_silent_mount_does_not_overwrite_what_came_after() {
     }
 }
 
+/// A program that goes on writing hears that something is lost, once, also if its mount has found
+/// it out by itself.
+#[test]
+fn a_program_hears_of_what_its_mount_has_lost() {
+    let world = world();
+    let file = world.alone(0, |mount| async move { made(&mount, "cut off", &content(2)).await });
+    for server in world.cluster.servers() {
+        world.sim.partition(world.mounts[0].node, *server, 40 * SECOND);
+    }
+    world.alone(1, |mount| async move {
+        let file = mount.open(&caller(2, 0), ROOT, "cut off", how(UPDATE)).await.expect("it opens");
+        mount.write(&caller(2, 0), file, 0, b"theirs", false).await.expect("it is written");
+        mount.release(file.opened.number).await;
+    });
+    world.sim.run_for(60 * SECOND);
+    // The mount asks its servers for a sign of life now and then, and learns it.
+    let (written, again) = world.alone(0, move |mount| async move {
+        let who = caller(1, 0);
+        let written = mount.write(&who, file, 6, b", and ours", false).await;
+        (written, mount.write(&who, file, 6, b", and ours", false).await)
+    });
+    assert_eq!(written.map_err(|error| error.status), Err(Status::WritesLost));
+    again.expect("the second write is one like any other");
+    world.alone(0, move |mount| async move { mount.release(file.opened.number).await });
+    check_seen(&world, "cut off", b"theirs, and ours");
+}
+
 /// Data servers that are away concern no small file.
 #[test]
 fn no_data_server_is_needed() {
