@@ -426,14 +426,14 @@ fn a_program_hears_of_what_its_mount_has_lost() {
     let world = world();
     let file = world.alone(0, |mount| async move { made(&mount, "cut off", &content(2)).await });
     for server in world.cluster.servers() {
-        world.sim.partition(world.mounts[0].node, *server, 40 * SECOND);
+        world.sim.partition(world.mounts[0].node, *server, 20 * SECOND);
     }
     world.alone(1, |mount| async move {
         let file = mount.open(&caller(2, 0), ROOT, "cut off", how(UPDATE)).await.expect("it opens");
         mount.write(&caller(2, 0), file, 0, b"theirs", false).await.expect("it is written");
         mount.release(file.opened.number).await;
     });
-    world.sim.run_for(60 * SECOND);
+    world.sim.run_for(40 * SECOND);
     // The mount asks its servers for a sign of life now and then, and learns it.
     let (written, again) = world.alone(0, move |mount| async move {
         let who = caller(1, 0);
