@@ -17,7 +17,7 @@ fn a_calibrated_machine_is_predicted_where_it_was_not_calibrated() {
     // Two clients, and a window between those of the probes; on one processor, where the kernel has
     // nothing to choose.
     let set = ["--set", "local.processors=1", "--set", "workload.files=1500", "--set", "workload.window=8", "--set", "clients=2"];
-    let run = ["predict", "run", "probes", "--machine", profile, "--measure", "--json", "--what-if", "process.wake=1ms,weft.request=1ms"];
+    let run = ["predict", "run", "probes", "--machine", profile, "--measure", "--json", "--what-if", "process.wake=10ms,weft.request=10ms"];
     let rows: Vec<Value> = serde_json::from_str(&ok(weft().args(run).args(set))).expect("JSON");
     assert_eq!(rows.iter().map(|row| row["phase"].as_str().expect("a phase")).collect::<Vec<_>>(), ["create", "stat", "remove"]);
     let mut errors: Vec<f64> = rows.iter().map(|row| row["error"].as_f64().expect("an error")).collect();
@@ -29,7 +29,7 @@ fn a_calibrated_machine_is_predicted_where_it_was_not_calibrated() {
         let (predicted, bound) = (row["predicted"].as_f64().expect("a rate"), row["bound"].as_f64().expect("a bound"));
         assert!(predicted <= bound * 1.0001, "{row}");
         let slower = row["what_if"][0]["ratio"].as_f64().expect("a ratio");
-        assert!(slower < 0.1, "requests of a millisecond: {row}");
+        assert!(slower < 0.1, "requests of ten milliseconds: {row}");
     }
 
     let unknown = fails(weft().args(["predict", "run", "probes", "--machine", profile, "--what-if", "weft.requests=1ms"]));
