@@ -82,7 +82,8 @@ fn a_small_file_of_a_mount_is_one_request_and_a_share_of_one() {
     let count = |op: &str| counts.get(op).copied().unwrap_or(0);
     let of_each = ["Create", "Lookup", "Write", "Open", "Close"].map(count);
     assert_eq!(of_each, [200, 0, 0, 0, 0], "{counts:?}");
-    assert!((1..=100).contains(&count("CloseMany")), "{counts:?}");
+    // Some 55 on an idle machine; a slow one gathers fewer in the 3 ms that a close waits.
+    assert!((1..=150).contains(&count("CloseMany")), "{counts:?}");
 }
 
 #[test]
