@@ -28,10 +28,11 @@ impl Budget {
 
 /// What was read ahead of one open file.
 #[derive(Debug, Default)]
-pub(crate) struct Ahead(Mutex<State>);
+pub(crate) struct Ahead(Mutex<Reading>);
 
+/// How far it was read.
 #[derive(Debug, Default)]
-struct State {
+struct Reading {
     /// Where the last read ends.
     end: u64,
     /// Bytes that were asked for last, with those that were wanted; 0: no more than these.
@@ -104,8 +105,10 @@ impl Ahead {
         let wanted = take(&mut pieces, asking.missing);
         let mut state = self.lock();
         state.is_asking = false;
-        // Another read may have come meanwhile.
-        if asking.end == state.end && hold == Some(asking.hold) && !pieces.is_empty() {
+        // Another read has come meanwhile: a program, or a cache above, that has several under way
+        // does not wait for each, and would have most of it read twice.
+        state.is_over |= asking.end != state.end;
+        if !state.is_over && hold == Some(asking.hold) && !pieces.is_empty() {
             state.kept = Some(Kept { pieces, hold: asking.hold, _share: asking.share });
         }
         wanted
@@ -117,7 +120,7 @@ impl Ahead {
         self.lock().is_over = true;
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Reading> {
         self.0.lock().expect("no code panics while it holds this lock")
     }
 }

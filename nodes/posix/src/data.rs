@@ -43,7 +43,12 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             true => bytes.min(open.file.size_known().saturating_sub(offset)),
             false => bytes,
         };
-        let read = self.noted(self.read_on(&open, offset, bytes).await)?;
+        // Such a cache reads ahead by itself.
+        let outcome = match open.cached {
+            true => self.client.read(&open.file, offset, bytes).await,
+            false => self.read_on(&open, offset, bytes).await,
+        };
+        let read = self.noted(outcome)?;
         open.note_read();
         Ok(read)
     }

@@ -14,10 +14,10 @@ const DIRECTORIES_MAX: usize = 1024;
 
 /// What such directories were like a moment ago.
 #[derive(Debug, Default)]
-pub(super) struct Often(FastMap<Handle, Told>);
+pub(super) struct Often(FastMap<Handle, Recent>);
 
 #[derive(Debug)]
-struct Told {
+struct Recent {
     asked: Nanos,
     attr: Attr,
     /// Several servers tell of it, each with versions of its own.
@@ -32,7 +32,7 @@ impl Often {
         if self.0.len() >= DIRECTORIES_MAX {
             self.0.clear();
         }
-        self.0.insert(attr.handle, Told { asked, attr: *attr, is_split, is_own: false });
+        self.0.insert(attr.handle, Recent { asked, attr: *attr, is_split, is_own: false });
     }
 
     /// This client has changed a name, and the directory is so now. Others may have changed it
@@ -67,7 +67,7 @@ impl Often {
     }
 }
 
-impl Told {
+impl Recent {
     fn holds_ns(&self, now: Nanos) -> u64 {
         (self.asked + BELIEVED_NS).since(now)
     }

@@ -3,7 +3,7 @@
 
 use weft_base::{SECOND, ServerId};
 use weft_client::XattrFlags;
-use weft_rt::Runtime;
+use weft_rt::{Runtime, join_all};
 use weft_sim_tests::mount::{Mount, Open, caller, how};
 use weft_wire::Rights;
 
@@ -72,6 +72,26 @@ fn a_file_is_read_in_order_with_few_messages() {
         mount.posix.stats().bytes - before
     });
     assert!(bytes < 6 * PIECE_BYTES as u64, "{bytes} bytes");
+}
+
+/// A program that has several reads under way waits for none: little is read twice.
+#[test]
+fn reads_in_parallel_are_not_read_ahead() {
+    let world = World::new(23, None);
+    world.alone(0, |mount| make(mount, 7));
+    world.sim.run_for(SECOND);
+    let file = open(&world, 1);
+    let bytes = world.alone(1, move |mount| async move {
+        let before = mount.posix.stats().bytes;
+        for first in (0..FILE_BYTES - 4 * PIECE_BYTES).step_by(4 * PIECE_BYTES) {
+            let reads = (0..4).map(|index| read(&mount, file, first + index * PIECE_BYTES));
+            for (index, bytes) in join_all(reads).await.iter().enumerate() {
+                assert_eq!(version(bytes, first + index * PIECE_BYTES), 7);
+            }
+        }
+        mount.posix.stats().bytes - before
+    });
+    assert!(bytes < FILE_BYTES as u64 * 6 / 5, "{bytes} bytes");
 }
 
 /// A server that does not answer holds up only who wants its bytes.
