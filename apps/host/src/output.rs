@@ -87,6 +87,14 @@ pub fn print_json(value: &impl Serialize) -> io::Result<()> {
     print(&format!("{text}\n"))
 }
 
+/// Prints a result: as JSON for programs, else as a text for people.
+///
+/// # Errors
+/// As [`print()`].
+pub fn print_as(json: bool, value: &impl Serialize, text: impl FnOnce() -> String) -> io::Result<()> {
+    if json { print_json(value) } else { print(&text()) }
+}
+
 /// A name for people: printable as it is, anything else (newlines, invalid UTF-8, control
 /// characters) escaped.
 pub fn show_name(name: &[u8]) -> String {

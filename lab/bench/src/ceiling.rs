@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use weft_ceiling::{Options, Reps, run_all_with};
-use weft_host::output::{print, print_json};
+use weft_host::output::print_as;
 use weft_host::units::seconds;
 
 use crate::yardstick::spawner;
@@ -60,11 +60,7 @@ impl Args {
                 weft_host::output::tell_plainly(&row.to_string());
             }
         })?;
-        if self.json {
-            print_json(&all)?;
-        } else {
-            print(&format!("{all}\n"))?;
-        }
+        print_as(self.json, &all, || format!("{all}\n"))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use weft_host::connect::Common;
-use weft_host::output::{print, print_json};
+use weft_host::output::print_as;
 
 use results::Results;
 use summary::Summary;
@@ -73,10 +73,5 @@ impl Args {
 
 /// Prints it.
 fn show(summary: &Summary, json: bool) -> Result<()> {
-    if json {
-        print_json(&summary.json()?)?
-    } else {
-        print(&summary.text())?
-    }
-    Ok(())
+    Ok(print_as(json, &summary.json()?, || summary.text())?)
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use weft_analysis::results::Spread;
 use weft_bench::{LocalPlan, Stop, agree};
 use weft_host::connect::Common;
-use weft_host::output::{Table, print, print_json, tell};
+use weft_host::output::{Table, print_as, tell};
 use weft_lab_sim::{VirtualPhase, virtual_phases};
 use weft_plan::files::Lab;
 
@@ -131,11 +131,7 @@ impl Args {
                 tell(&format!("what was found out is not kept: {error:#}"));
             }
         }
-        if self.json {
-            print_json(&rows)?
-        } else {
-            print(&shown(&rows))?
-        }
+        print_as(self.json, &rows, || shown(&rows))?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde::Serialize;
-use weft_host::output::{Table, print, print_json};
+use weft_host::output::{Table, print_as};
 
 use weft_plan::files::Lab;
 
@@ -27,13 +27,11 @@ struct Row {
 impl Args {
     pub fn run(self, lab: &Lab) -> Result<ExitCode> {
         let rows: Vec<Row> = lab.list()?.into_iter().map(|(kind, name, description)| Row { kind, name, description }).collect();
-        if self.json {
-            print_json(&rows)?;
-        } else {
+        print_as(self.json, &rows, || {
             let mut table = Table::new(&["kind", "name", "description"]);
-            rows.into_iter().for_each(|row| table.row(vec![row.kind, row.name, row.description]));
-            print(&table.render())?;
-        }
+            rows.iter().for_each(|row| table.row(vec![row.kind.clone(), row.name.clone(), row.description.clone()]));
+            table.render()
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 }

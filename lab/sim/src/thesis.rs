@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
 use serde::Serialize;
-use weft_host::output::{Table, print, print_json};
+use weft_host::output::{Table, print_as};
 use weft_piosim::thesis::{Case, Cell, PartdiffTable, RunResult, cases, partdiff};
 use weft_piosim::{Application, ClusterConfig, Simulation};
 
@@ -107,11 +107,7 @@ impl Args {
         let compared = cases.iter().zip(runs).map(|(case, (runs, wall_s))| row(case.compare(&runs), wall_s));
         let rows: Vec<Row> = compared.chain(partdiff).collect();
         let agree = rows.iter().all(|row| row.agrees);
-        if self.json {
-            print_json(&rows)?;
-        } else {
-            print(&text(&rows))?;
-        }
+        print_as(self.json, &rows, || text(&rows))?;
         Ok(if agree { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

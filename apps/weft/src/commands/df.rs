@@ -9,7 +9,7 @@ use weft_base::ServerRole;
 use weft_client::DataSpace;
 use weft_host::connect::{Common, Fs};
 use weft_host::fs_arg::FsPath;
-use weft_host::output::{Table, print, print_json};
+use weft_host::output::{Table, print_as};
 use weft_host::units::human_bytes;
 
 /// Show how full a file system is, without a mount
@@ -56,11 +56,7 @@ impl Args {
         let fs = FsPath::parse(&given).map_or(given, |at| at.fs);
         let fs = Fs::open(&fs, &common.for_a_look())?;
         let report = report(&fs);
-        if self.json {
-            print_json(&report)?;
-        } else {
-            print(&text(&report))?;
-        }
+        print_as(self.json, &report, || text(&report))?;
         let all = report.servers.iter().all(|row| row.answers);
         Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

@@ -13,7 +13,7 @@ use weft_charts::{Frame, views};
 use weft_host::connect::Common;
 use weft_host::fs_arg::CONFIG_NAME;
 use weft_host::mounts;
-use weft_host::output::{Table, print, print_json};
+use weft_host::output::{Table, print_as};
 use weft_host::parallel::at_once;
 use weft_host::units::seconds;
 use weft_predict::{Advised, advise};
@@ -157,11 +157,7 @@ impl Args {
             let picture = views::where_time_goes(Frame::new("Where the time goes", &explained), &report.explanation).svg();
             std::fs::write(svg, picture).with_context(|| format!("cannot write {}", svg.display()))?;
         }
-        if self.json {
-            print_json(&report)?;
-        } else {
-            print(&text(&report))?;
-        }
+        print_as(self.json, &report, || text(&report))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use weft_host::fs_arg::CONFIG_NAME;
-use weft_host::output::{print, print_json, tell};
+use weft_host::output::{print_as, tell};
 use weft_host::process::holder;
 use weft_host::state::StateDir;
 use weft_inspect::{Report, ServerFiles, StoreFile, inspect_file, inspect_server};
@@ -56,11 +56,7 @@ impl Args {
                 tell(&format!("{path}: {running} is running; what it writes meanwhile may look incomplete"));
             }
         }
-        if self.json {
-            print_json(&found)?;
-        } else {
-            print(&found.iter().map(text).collect::<Vec<_>>().join("\n"))?;
-        }
+        print_as(self.json, &found, || found.iter().map(text).collect::<Vec<_>>().join("\n"))?;
         let is_whole = found.iter().flat_map(|found| &found.files).all(Report::is_whole);
         Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

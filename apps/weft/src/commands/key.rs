@@ -13,7 +13,7 @@ use weft_base::{FileKind, Handle, ROOT_HANDLE, ServerId, Status};
 use weft_host::config::{self, Config, KeyFiles, read_key, write_credential};
 use weft_host::connect::{Common, Fs};
 use weft_host::fs_arg::CONFIG_NAME;
-use weft_host::output::{Table, print, print_json, show_name};
+use weft_host::output::{Table, print, print_as, show_name};
 use weft_wire::{ClientKey, KeyId, KeyRights, KeyRing, parse_users, rights_to_text};
 
 /// How long servers are given to follow the list.
@@ -232,14 +232,12 @@ fn list(ring: &KeyRing, json: bool) -> Result<ExitCode> {
         rights: rights_to_text(key),
     };
     let rows: Vec<Row> = ring.clients().iter().map(row).collect();
-    if json {
-        print_json(&rows)?;
-    } else {
+    print_as(json, &rows, || {
         let mut table = Table::new(&["name", ">number", ">generation", "rights"]);
-        for Row { name, number, generation, rights } in rows {
-            table.row(vec![name, number.to_string(), generation.to_string(), rights]);
+        for Row { name, number, generation, rights } in &rows {
+            table.row(vec![name.clone(), number.to_string(), generation.to_string(), rights.clone()]);
         }
-        print(&table.render())?;
-    }
+        table.render()
+    })?;
     Ok(ExitCode::SUCCESS)
 }

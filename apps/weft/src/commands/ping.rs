@@ -8,7 +8,7 @@ use serde::Serialize;
 use weft_base::{ClusterMap, ServerEntry};
 use weft_host::connect::{Common, Fs};
 use weft_host::named::NamedFs;
-use weft_host::output::{Table, print, print_json};
+use weft_host::output::{Table, print_as};
 use weft_wire::ops::ServerInfo;
 
 /// Check that every server answers and that they are one file system
@@ -52,11 +52,7 @@ impl Args {
         let explain = |error: weft_client::Error| fs.why(&error);
         let answers = fs.ping_all().into_iter().map(|(entry, answer)| (entry, answer.map_err(explain))).collect();
         let report = report(&map, answers);
-        if self.json {
-            print_json(&report)?;
-        } else {
-            print(&text(&report))?;
-        }
+        print_as(self.json, &report, || text(&report))?;
         Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use weft_base::Credentials;
 use weft_client::QuotaUsage;
 use weft_host::connect::{Common, Fs};
-use weft_host::output::{Table, print, print_json, tell};
+use weft_host::output::{Table, print, print_as, tell};
 use weft_host::units::{ByteSize, human_bytes};
 
 /// Show what users take, and limit it
@@ -125,12 +125,12 @@ impl Args {
                 let rows = rows(&fs, &fs.who, user..=user)?;
                 // Who takes nothing is told so.
                 let row = rows.into_iter().next().unwrap_or(Row::of(user, QuotaUsage::default()));
-                if json { print_json(&row)? } else { print(&text(&[row]))? }
+                print_as(json, &row, || text(std::slice::from_ref(&row)))?;
             }
             What::List { fs, json } => {
                 let fs = Fs::open(&fs, common)?;
                 let rows = rows(&fs, &Credentials::ROOT, 0..=u32::MAX)?;
-                if json { print_json(&rows)? } else { print(&text(&rows))? }
+                print_as(json, &rows, || text(&rows))?;
             }
             What::Set { fs, user, inodes, bytes } => {
                 let fs = Fs::open(&fs, common)?;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde::Serialize;
 use weft_client::TreeSealed;
 use weft_host::connect::{Common, open_all};
-use weft_host::output::{print, print_json};
+use weft_host::output::print_as;
 
 use super::course::Course;
 
@@ -62,14 +62,11 @@ impl Args {
             all.failed += failed;
         }
         let TreeSealed { changed, as_before, failed } = all;
-        match self.json {
-            true => print_json(&Report { changed, as_before, failed })?,
-            false => {
-                let before = if as_before > 0 { format!(", {as_before} were so before") } else { String::new() };
-                let left = if failed > 0 { format!(", {failed} are left as they were") } else { String::new() };
-                print(&format!("{}{before}{left}\n", say(&all)))?;
-            }
-        }
+        print_as(self.json, &Report { changed, as_before, failed }, || {
+            let before = if as_before > 0 { format!(", {as_before} were so before") } else { String::new() };
+            let left = if failed > 0 { format!(", {failed} are left as they were") } else { String::new() };
+            format!("{}{before}{left}\n", say(&all))
+        })?;
         Ok(if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use serde_json::json;
 use weft_base::{FileKind, Status};
 use weft_host::connect::{Common, FsPlace};
-use weft_host::output::{print, print_json, show_name, tell_plainly};
+use weft_host::output::{print_as, show_name, tell_plainly};
 use weft_wire::ops::SplitReply;
 
 /// How often is asked how far it is.
@@ -68,10 +68,7 @@ impl Args {
                 tell_plainly(&format!("{told} names have moved"));
             }
         }
-        match self.json {
-            true => print_json(&json(&state))?,
-            false => print(&text(&state))?,
-        }
+        print_as(self.json, &json(&state), || text(&state))?;
         let has_failed = self.servers.is_some() && !self.no_wait && state.why != 0;
         if has_failed {
             bail!("{shown}: not all names could move: {}", Status::from_code(state.why));

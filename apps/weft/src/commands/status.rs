@@ -12,7 +12,7 @@ use weft_host::config::Config;
 use weft_host::connect::{Common, Fs};
 use weft_host::mount_list::SeenErrors;
 use weft_host::named::NamedState;
-use weft_host::output::{Table, print, print_json};
+use weft_host::output::{Table, print_as};
 use weft_host::state::StateDir;
 use weft_host::units::human_bytes;
 use weft_host::{mount_list, process};
@@ -100,11 +100,7 @@ impl Args {
         let state = StateDir::existing(&self.state.dir(common)?)?;
         let config = Config::load(&state.config_file())?;
         let report = report(&state, config, common)?;
-        if self.json {
-            print_json(&report)?;
-        } else {
-            print(&text(&report))?;
-        }
+        print_as(self.json, &report, || text(&report))?;
         Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

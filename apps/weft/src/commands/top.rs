@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use weft_host::connect::{Common, Fs};
 use weft_host::named::NamedFs;
-use weft_host::output::{print, print_json};
+use weft_host::output::{print, print_as};
 use weft_host::units::seconds;
 use weft_watch::watch::Watch;
 
@@ -44,11 +44,7 @@ impl Args {
         let interval = Duration::from_secs_f64(self.interval);
         if self.once {
             let now = Watch::once(fs, interval);
-            if self.json {
-                print_json(&now)?;
-            } else {
-                print(&weft_watch::tables(&now))?;
-            }
+            print_as(self.json, &now, || weft_watch::tables(&now))?;
             return Ok(if now.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         let watch = Watch::start(fs, interval);

@@ -11,7 +11,7 @@ use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
 use weft_host::connect::Common;
 use weft_host::named::NamedFs;
-use weft_host::output::{Table, print, print_json};
+use weft_host::output::{Table, print, print_as};
 use weft_host::units::ByteSize;
 use weft_recording::nodes::{Answer, Traced, problems, text_of};
 use weft_trace::{EventTable, Mask};
@@ -234,11 +234,7 @@ fn show(answers: &[Answer], more_problems: Vec<String>, json: bool) -> Result<Ex
         })
     };
     let report = Report { ok: problems.is_empty(), nodes: answers.iter().filter_map(row).collect(), problems };
-    if json {
-        print_json(&report)?;
-    } else {
-        print(&text(&report))?;
-    }
+    print_as(json, &report, || text(&report))?;
     Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

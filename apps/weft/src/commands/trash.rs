@@ -10,7 +10,7 @@ use serde::Serialize;
 use weft_base::{Handle, Status, WallTime};
 use weft_client::{Discarded, TRASH, TrashFault, TreeRemoved};
 use weft_host::connect::{Common, Fs, FsPlace, kind_word};
-use weft_host::output::{Table, print, print_json, show_name};
+use weft_host::output::{Table, print, print_as, print_json, show_name};
 
 use super::course::Course;
 use super::ls::time_string;
@@ -173,10 +173,7 @@ fn empty(fs: &Fs, older: Option<Duration>, progress: bool, json: bool) -> Result
         None => Default::default(),
     };
     let TreeRemoved { files, directories, failed } = all;
-    match json {
-        true => print_json(&Emptied { entries, files, directories, failed })?,
-        false => print(&format!("{}\n", say(&all)))?,
-    }
+    print_as(json, &Emptied { entries, files, directories, failed }, || format!("{}\n", say(&all)))?;
     Ok(if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

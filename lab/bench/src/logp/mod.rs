@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 use weft_base::ServerEntry;
 use weft_host::connect::{Common, Fs};
-use weft_host::output::{Table, print, print_json};
+use weft_host::output::{Table, print_as};
 use weft_host::units::{ByteSize, seconds};
 use weft_wire::BULK_BYTES_MAX;
 
@@ -215,11 +215,7 @@ impl Args {
         if let Some(path) = &self.plot {
             std::fs::write(path, picture::draw(&found)).with_context(|| format!("cannot write {}", path.display()))?;
         }
-        if self.json {
-            print_json(&found.json()?)?;
-        } else {
-            print(&found.table(nodes.left_out()))?;
-        }
+        print_as(self.json, &found.json()?, || found.table(nodes.left_out()))?;
         Ok(ExitCode::SUCCESS)
     }
 }
