@@ -151,22 +151,6 @@ fn a_section_of_the_thesis_comes_out() {
 }
 
 #[test]
-fn a_traced_simulation_can_be_simulated_again() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("writable");
-    write("first.toml", &plan("", "per_operation = \"all\""));
-    let first = json(&weft(folder.path(), &["run", "first.toml", "--json", "--trace", "out"]));
-    assert!(folder.path().join("out").join("case0-0_client1_1_0.trc").is_file());
-    let traced =
-        plan("", "project = \"out/case0-0.proj\"").replace("interleaved", "hdtrace").replace("file = \"1MiB\"\nblock = \"64KiB\"\n", "");
-    write("second.toml", &traced);
-    let second = json(&weft(folder.path(), &["run", "second.toml", "--json"]));
-    for result in ["seconds", "events", "bytes", "disk_operations"] {
-        assert_eq!(first[0][result], second[0][result], "{result}");
-    }
-}
-
-#[test]
 fn a_plan_may_have_a_disk_of_its_own() {
     let disk = "[disk]\nmodel = \"simple\"\naccess = \"1ms\"\nbandwidth = \"100MiB\"";
     let rows = json(&run(&plan(disk, ""), &["--json"]));

@@ -60,6 +60,16 @@ pub struct Lines {
 }
 
 impl Lines {
+    /// Gives these charts the same axes, from 0 on: else nobody could compare them.
+    pub fn share_axes(charts: &mut [Lines]) {
+        let points = || charts.iter().flat_map(|chart| &chart.lines).flat_map(|line| &line.points);
+        let (right, top) = points().fold((0.0f64, 0.0f64), |(right, top), point| (right.max(point.0), top.max(point.1)));
+        for chart in charts {
+            chart.x = chart.x.clone().ranging(0.0, right);
+            chart.y = chart.y.clone().ranging(0.0, top * 1.05);
+        }
+    }
+
     /// The picture.
     pub fn svg(&self) -> String {
         let (mut canvas, x, y) = self.begin();

@@ -95,6 +95,28 @@ fn messages_keep_tags_numbers_and_any_source() {
 }
 
 #[test]
+fn collective_calls_keep_root_and_bytes() {
+    let (found, notes) = commands(
+        "<Barrier cid='5' time='0' end='0'/>
+         <Bcast size='10' rootRank='1' cid='6' time='0' end='0'/>
+         <Reduce size='11' rootRank='1' cid='5' time='0' end='0'/>
+         <Allreduce size='12' cid='5' time='0' end='0'/>
+         <Gather size='13' root='0' cid='5' time='0' end='0'/>
+         <Allgather size='14' cid='5' time='0' end='0'/>",
+    )
+    .expect("sound");
+    let expected = [
+        Command::Barrier { comm: WORLD },
+        Command::Bcast { comm: 1, root: 1, bytes: 10 },
+        Command::Reduce { comm: WORLD, root: 1, bytes: 11 },
+        Command::Allreduce { comm: WORLD, bytes: 12 },
+        Command::Gather { comm: WORLD, root: 0, bytes: 13 },
+        Command::Allgather { comm: WORLD, bytes: 14 },
+    ];
+    assert_eq!((&found[..], notes), (&expected[..], Vec::new()));
+}
+
+#[test]
 fn files_are_opened_by_name_and_closed_with_the_communicator_of_the_open() {
     let (found, notes) = commands(
         "<File_close fid='1' time='0' end='0'/>

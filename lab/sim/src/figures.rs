@@ -8,8 +8,6 @@ use weft_charts::{Axis, Bar, BarSeries, Frame, GroupedBars, Unit, categorical};
 use weft_piosim::thesis::{Case, RunResult};
 use weft_sched::LayerKind;
 
-use crate::picture::write_chart;
-
 /// Figures of one section of Appendix C: number, section, what was tested.
 const SECTIONS: [(&str, &str, &str); 9] = [
     ("6.2", "C.1", "Random I/O"),
@@ -42,7 +40,7 @@ pub fn write(folder: &Path, ran: &[Ran<'_>], traced: &[Traced]) -> Result<Vec<St
     let mut files = Vec::new();
     let mut put = |number: &str, chart: GroupedBars| -> Result<()> {
         let name = format!("figure-{number}.svg");
-        write_chart(&folder.join(&name), &chart)?;
+        std::fs::write(folder.join(&name), chart.svg()).with_context(|| format!("cannot write {name}"))?;
         files.push(name);
         Ok(())
     };

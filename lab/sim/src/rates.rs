@@ -11,14 +11,7 @@ const MARKS_MAX: usize = 12;
 pub fn panels(rows: &[Value], name: impl Fn(&Value) -> String) -> Vec<Lines> {
     let with_rates = rows.iter().filter(|row| row["rates"].as_array().is_some_and(|rates| !rates.is_empty()));
     let mut panels: Vec<Lines> = with_rates.map(|row| panel(row, &name(row))).collect();
-    // The same axes, or they could not be compared.
-    let top =
-        |of: fn(&(f64, f64)) -> f64| panels.iter().flat_map(|panel| &panel.lines).flat_map(|line| &line.points).map(of).fold(0.0, f64::max);
-    let (longest, highest) = (top(|point| point.0), top(|point| point.1));
-    for panel in &mut panels {
-        panel.x = panel.x.clone().ranging(0.0, longest);
-        panel.y = panel.y.clone().ranging(0.0, highest * 1.05);
-    }
+    Lines::share_axes(&mut panels);
     panels
 }
 

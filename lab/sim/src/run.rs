@@ -6,11 +6,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Map, Value, json};
-use weft_hdtrace::{Project, Trace, trace_file};
 use weft_host::output::{Table, print, print_json};
 use weft_model::TieOrder;
 use weft_piosim::report::ServerReport;
-use weft_piosim::to_hdtrace::{export, export_disks};
 use weft_piosim::{ClusterConfig, Placed, Recording, Report, Simulation};
 
 use crate::cluster::Ties;
@@ -33,7 +31,7 @@ use crate::{dnfsp_system, picture, pool, scale_system, trace as files};
 /// spread.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  weft sim run interleaved\n  weft sim run lab/plans/scale.toml --json\n  \
-weft sim run my.toml --csv --seed 7 > results.csv\n  weft sim run my.toml --trace traces\n  weft sim run interleaved --plot bars.svg")]
+weft sim run my.toml --csv --seed 7 > results.csv\n  weft sim run my.toml --trace traces\n  weft sim run interleaved --plot layers.svg")]
 pub struct Args {
     /// Name or file of the plan
     plan: String,
@@ -46,9 +44,9 @@ pub struct Args {
     /// Print CSV: a line for each case
     #[arg(long)]
     csv: bool,
-    /// Draw the results as bars into this file (.svg; .csv: the numbers of the bars): the cache
-    /// layers (or the last key with several values) side by side for each value of the others;
-    /// below them rates over time where a system tells them (scale)
+    /// Draw the results into this file (.svg), as `weft plot sweep` does: a line or bar for each
+    /// cache layer (or other key of words); below them rates over time where a system tells them
+    /// (scale)
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Seed of random workloads, instead of those in the plan; with ties = "random" also the first
@@ -56,9 +54,8 @@ pub struct Args {
     #[arg(long)]
     seed: Option<u64>,
     /// Write what every rank, disk and network card did when (virtual time) into this folder: for
-    /// each case a folder with trace files (weft view DIR/case0), and HDTrace projects, one for
-    /// each application and one for the disks. Of Weft's own servers and clients
-    /// (`system = "weft"`) the trace files that real ones write
+    /// each case a folder with trace files (weft view DIR/case0). Of Weft's own servers and clients
+    /// (`system = "weft"`) those that real ones write
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
 }
@@ -183,10 +180,6 @@ fn model(
         let (report, recording) = result.map_err(|problem| anyhow!("{}{problem}", place(source, &config, workloads)))?;
         reports.push(report);
         if let Some(folder) = trace {
-            for (place, load) in (0..).zip(workloads) {
-                write_trace(folder, &format!("case{number}-{place}"), export(&load.application, place, &recording))?;
-            }
-            write_trace(folder, &format!("case{number}-disks"), export_disks(config.servers, &recording))?;
             files::write(&folder.join(format!("case{number}")), workloads, config.servers, &recording)?;
         }
     }
@@ -218,18 +211,6 @@ fn place(source: &CaseSource, config: &ClusterConfig, workloads: &[Load]) -> Str
 /// The value of a swept key: a number if it looks like one.
 fn parameter(text: &str) -> Value {
     text.parse::<u64>().map_or_else(|_| Value::from(text), Value::from)
-}
-
-/// A project and the traces of its ranks.
-fn write_trace<const N: usize>(folder: &Path, stem: &str, (project, traces): (Project, Vec<([String; N], Trace)>)) -> Result<()> {
-    let write = |name: String, text: String| {
-        let path = folder.join(name);
-        std::fs::write(&path, text).with_context(|| path.display().to_string())
-    };
-    for (path, trace) in traces {
-        write(trace_file(stem, &path.each_ref().map(String::as_str)), trace.write())?;
-    }
-    write(format!("{stem}.proj"), project.write())
 }
 
 /// What a run gave: times in seconds, rates in MiB a second.
@@ -412,10 +393,6 @@ mod tests {
             assert_eq!(servers.len(), 3);
         }
         assert!(!delimited(&rows).contains("per_server") && !aligned(&rows).contains("per_server"));
-        let picture = folder.path().join("bars.csv");
-        picture::write(&picture, "small", &rows, &["server.cache_layer".to_string()]).expect("drawn");
-        let bars = std::fs::read_to_string(picture).expect("there");
-        assert_eq!(bars.lines().count(), 3, "a line for each layer below the names: {bars}");
     }
 
     #[test]

@@ -43,7 +43,7 @@ Examples:
   weft view traces/                       # every trace file in the directory, on one time line
   weft view meta0.trace data0.trace --port 7070 --no-open
   weft view before/ after/                # two runs, to compare them
-  weft view real=run.proj simulated=case0-0.proj   # a project of HDTrace (2009) beside a simulation of it
+  weft view real=run.proj simulated=case0   # a project of HDTrace (2009) beside a simulation of it
   weft view real=traces/ model=sim.trace  # with names; paths of one name are one run
   weft view before.json after.json progress.csv ceiling.json   # results of weft bench
   weft view traces/ --listen 0.0.0.0      # for other machines

@@ -11,7 +11,7 @@ const MIB: f64 = (1u64 << 20) as f64;
 /// The number of processes: the key `clients` of a plan.
 pub const CLIENTS: &str = "clients";
 /// Keys of plans that have no table before them; the others have a dot.
-const TOP: [&str; 15] = [
+const TOP: [&str; 16] = [
     "place",
     "servers",
     "stripe",
@@ -27,6 +27,7 @@ const TOP: [&str; 15] = [
     "reduce",
     "allreduce",
     "system",
+    "ties",
 ];
 
 /// What was measured, and the values of the keys under which it was.
@@ -120,8 +121,11 @@ fn spread(value: &Value, field: &str) -> Option<[f64; 3]> {
     };
     let found = value.get(field).cloned().or_else(|| field.split('.').try_fold(value.clone(), |of, name| inside(Some(&of), name)))?;
     if let Some(number) = found.as_f64() {
-        let bound = |end: &str| value[format!("{field}_{end}")].as_f64().unwrap_or(number);
-        return Some([bound("min"), number, bound("max")]);
+        // A range of times is one of rates the other way round.
+        let of_times = |end: &str| Some(number * value["seconds"].as_f64()? / value[end].as_f64()?);
+        let of_rate = |end: &str| of_times(end).filter(|_| field.ends_with("_per_second")).unwrap_or(number);
+        let bound = |end: &str, other: &str| value[format!("{field}_{end}")].as_f64().unwrap_or_else(|| of_rate(other));
+        return Some([bound("min", "seconds_max"), number, bound("max", "seconds_min")]);
     }
     let number = |of: &str| found[of].as_f64();
     Some([number("min")?, number("median")?, number("max")?])
@@ -217,6 +221,8 @@ mod tests {
     fn spreads_are_those_of_repetitions_and_of_ties() {
         let of = |text: &str, field| row(&serde_json::from_str(text).expect("JSON"), field).expect("a row").found;
         assert_eq!(of("{\"seconds\": 2, \"seconds_min\": 1, \"seconds_max\": 4}", Some("seconds")), [1.0, 2.0, 4.0]);
+        let rate = "{\"mib_per_second\": 10, \"seconds\": 2, \"seconds_min\": 1, \"seconds_max\": 4}";
+        assert_eq!(of(rate, None), [5.0 * MIB, 10.0 * MIB, 20.0 * MIB]);
         assert_eq!(of("{\"ops_per_s\": {\"min\": 1, \"median\": 2, \"max\": 3}}", Some("ops_per_s.median")), [1.0, 2.0, 3.0]);
         assert_eq!(of("{\"functions\": [{\"seconds\": 7}]}", Some("functions.0.seconds")), [7.0; 3]);
         assert_eq!(of("{\"bytes\": 0, \"mib_per_second\": 0.0, \"operations_per_second\": 9.0}", None), [9.0; 3]);
