@@ -67,11 +67,13 @@ fn benchmarks_are_drawn_by_process() {
     weft(&["plot", "running", text(&progress), "-o", text(&running), "--label", "two processes"]);
     let svg = picture(&running);
     assert!(svg.contains("1k operations in ") && svg.contains("process 1"), "{svg}");
+    weft(&["plot", "running", text(&report), "-o", text(&running)]);
+    assert!(picture(&running).contains("process 1"), "the report has the same in it");
     weft(&["plot", "latency", text(&report), "-o", text(&latency)]);
     let svg = picture(&latency);
     assert!(svg.contains("1k operations; median ") && svg.contains("share of the total time"), "{svg}");
-    let wrong = Command::new(env!("CARGO_BIN_EXE_weft")).args(["plot", "running", text(&report), "-o", "/dev/null"]).output().unwrap();
-    assert!(!wrong.status.success() && String::from_utf8_lossy(&wrong.stderr).contains("no column"));
+    let wrong = Command::new(env!("CARGO_BIN_EXE_weft")).args(["plot", "latency", text(&progress), "-o", "/dev/null"]).output().unwrap();
+    assert!(!wrong.status.success() && String::from_utf8_lossy(&wrong.stderr).contains("no phase `create`"));
 }
 
 #[test]

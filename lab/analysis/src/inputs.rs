@@ -162,10 +162,9 @@ fn content(path: &Path) -> Content {
     let first = text.trim_start().chars().next();
     let line = text.lines().next().unwrap_or("");
     let columns: Vec<&str> = line.split(',').map(str::trim).collect();
-    let has = |names: &[&str]| names.iter().any(|name| columns.contains(name));
     match first {
         Some('{' | '[') => Content::Json,
-        _ if has(&["proc", "process"]) && has(&["t_s", "start_ms"]) && has(&["count", "ops"]) => Content::Progress,
+        _ if ["proc", "t_s", "count"].iter().all(|name| columns.contains(name)) => Content::Progress,
         _ => Content::Unknown,
     }
 }
@@ -204,7 +203,7 @@ mod tests {
         fs::write(at("two.trace"), b"WEFTTRC\n").unwrap();
         fs::write(at("before.json"), "[]").unwrap();
         fs::write(at("after.json"), " [ {").unwrap();
-        fs::write(at("after.csv"), "phase,repetition,process,start_ms,ops,bytes\n").unwrap();
+        fs::write(at("after.csv"), "phase,repetition,proc,node,t_s,count,bytes\n").unwrap();
         let words = ["a", "one.trace", "b", "two.trace", "before.json", "after.json", "after.csv"].map(at);
         let runs = inputs(&words).unwrap();
         let shape: Vec<(&str, usize)> = runs.iter().map(|run| (run.name.as_str(), run.paths.len())).collect();

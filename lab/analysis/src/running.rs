@@ -241,8 +241,11 @@ impl Running {
         let recorded =
             ours().flat_map(|one| one.steps.windows(2)).map(|pair| pair[1].0.saturating_sub(pair[0].0)).filter(|ns| *ns > 0).min();
         let interval_ns = interval(asked.interval_ns, duration_ns, recorded.unwrap_or(0));
+        // On one machine it is the processes that are told apart.
+        let mut machines: Vec<&str> = ours().map(|one| one.node.as_str()).collect();
+        machines.dedup();
         let process = |one: &crate::results::Progress| {
-            let node = if one.node.is_empty() { format!("process {}", one.process) } else { one.node.clone() };
+            let node = if machines.len() < 2 { format!("process {}", one.process) } else { one.node.clone() };
             let mut process = Process { name: format!("{node}, process {}", one.process), node, ..Process::default() };
             for (end_ns, count, bytes) in one.steps.iter().filter(|step| step.1 > 0) {
                 process.put(*end_ns, interval_ns, Cell { count: *count, bytes: *bytes, ..Cell::default() });
