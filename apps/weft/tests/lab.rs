@@ -47,9 +47,9 @@ fn a_plan_runs_in_turns_and_goes_on_where_it_was_interrupted() {
     let folder = folder.path();
     let rows: Vec<Value> = serde_json::from_str(&ok(&mut run(folder, &["--json", "--seed", "7"]))).expect("JSON");
     let all = lines(folder);
-    assert_eq!((of_kind(&all, "session"), of_kind(&all, "run")), (1, 2 * 2 * 2 * 2), "cases, turns, places, steps");
+    assert_eq!((of_kind(&all, "session"), of_kind(&all, "run")), (1, 2 * 2 * 2 * 2), "cases, repetitions, places, steps");
     let first = &all[0];
-    assert_eq!((&first["schema"], &first["seed"]), (&Value::from(1), &Value::from(7)));
+    assert_eq!((&first["schema"], &first["seed"]), (&Value::from(2), &Value::from(7)));
     assert!(
         first["environment"]["processors"].as_u64() > Some(0)
             && !first["environment"]["mounts"][0]["kind"].as_str().expect("a type").is_empty()
@@ -125,8 +125,8 @@ fn what_cannot_be_done_is_said_before_anything_is_measured() {
     assert!(fails(&mut lab(folder, &["run", "names.toml", "--path", "a=a", "--path", "a=b"])).contains("two places are called a"));
     assert!(!folder.join("names.jsonl").exists());
     // Files of a later version, and of something else, are told so.
-    std::fs::write(folder.join("names.jsonl"), "{\"is\":\"session\",\"schema\":2}\n").expect("written");
-    assert!(fails(&mut lab(folder, &["show", "names.jsonl"])).contains("version 2"));
+    std::fs::write(folder.join("names.jsonl"), "{\"is\":\"session\",\"schema\":3}\n").expect("written");
+    assert!(fails(&mut lab(folder, &["show", "names.jsonl"])).contains("version 3"));
     assert!(fails(&mut lab(folder, &["show", "names.toml"])).contains("names.toml"));
     std::fs::write(folder.join("names.jsonl"), "no results").expect("written");
     assert!(fails(&mut run(folder, &[])).contains("holds no results"));

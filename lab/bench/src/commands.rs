@@ -11,12 +11,15 @@ use nix::sys::resource::UsageWho;
 use weft_workload::{Commands, TimedCommand, Workload};
 
 use crate::crew::Outcome;
-use crate::experiment::{Done, Experiment, Records, Used};
+use crate::experiment::Experiment;
 use crate::meter::Tally;
+use crate::order::Done;
 use crate::report::{Measurement, Repetition};
+use crate::results::Records;
 use crate::run::shell;
 use crate::setup::{Place, Variant};
 use crate::site::Site;
+use crate::usage::Used;
 use crate::worker::cpu_us;
 
 /// What is read of the output of a command at most.
@@ -68,7 +71,7 @@ impl<'a> Shell<'a> {
             let outcome = self.timed(command, &dir, variant).with_context(|| command.name.clone())?;
             measurement.repetitions.push(Repetition { outcome, usage: None, ceiling: None });
         }
-        let steps = measured.into_iter().map(|measurement| (measurement, vec![Used::default()])).collect();
+        let steps = measured.into_iter().map(|measurement| (measurement, Used::default())).collect();
         Ok(Done { steps, records: Records::default() })
     }
 

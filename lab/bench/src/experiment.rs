@@ -5,52 +5,29 @@ use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::{Deserialize, Serialize};
-use weft_analysis::results::Phase;
 use weft_host::connect::{Common, Fs};
 use weft_recording::nodes::Traced;
 use weft_recording::{RING_BYTES_MAX_SERVER, files_in};
 use weft_trace::file::TraceFile;
 use weft_wire::Rights;
-use weft_wire::ops::{DiskUse, TraceAction, TraceMode, TraceRequest};
+use weft_wire::ops::{TraceAction, TraceMode, TraceRequest};
 use weft_workload::{BlockOrder, Sharing, WorkStep, Workload};
 
 use crate::commands::Shell;
 use crate::crew::{Crew, Over, Stop};
+use crate::order::{Done, Written};
 use crate::report::Measurement;
+use crate::results::Records;
 use crate::run::{Bench, check_space, shell};
 use crate::setup::{Place, Rest, Variant};
 use crate::site::Site;
 use crate::system::System;
-use crate::usage::Observer;
+use crate::usage::{Observer, Used};
 use crate::worker;
 
 /// A server's ring in bytes for each file: one record, and if each create has a turn of its own,
 /// that and its part of the journal.
 const RING_BYTES_PER_FILE: u64 = 512;
-/// Operations of all disks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Used {
-    /// Accesses.
-    pub operations: u64,
-    /// Read or written.
-    pub bytes: u64,
-    /// Accesses that continue the one before.
-    pub sequential: u64,
-    /// Accesses near the one before.
-    pub near: u64,
-    /// All others.
-    pub far: u64,
-}
-
-/// Records that were taken.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Records {
-    /// In trace files.
-    pub taken: u64,
-    /// What a full ring refused.
-    pub lost: u64,
-}
 
 /// File systems side by side.
 pub struct Experiment<'a> {
@@ -70,21 +47,6 @@ pub struct Experiment<'a> {
     pub over: Option<&'a Over>,
 }
 
-/// Decides who does a workload when and how often, and hears what came out.
-pub trait Schedule<'w> {
-    /// The numbers of those who are next, in their order; `None`: it was done often enough.
-    ///
-    /// # Errors
-    /// What ends the experiment.
-    fn next(&mut self, work: &'w Workload) -> Result<Option<Vec<usize>>>;
-
-    /// One of them has done it once.
-    ///
-    /// # Errors
-    /// What ends the experiment.
-    fn told(&mut self, work: &'w Workload, variant: usize, one: Done) -> Result<()>;
-}
-
 /// The number of the file system that failed: errors of experiments have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Culprit(pub usize);
@@ -96,15 +58,15 @@ impl fmt::Display for Culprit {
 }
 
 impl Experiment<'_> {
-    /// Does each workload on each of them.
+    /// Does the workloads of these cases on each of them.
     ///
     /// # Errors
     /// If a file system cannot be started or fails, or gives other bytes than were written; then
     /// the error has a [`Culprit`].
-    pub fn run<'w>(&self, loads: impl Iterator<Item = &'w Workload>, schedule: &mut impl Schedule<'w>) -> Result<()> {
+    pub fn run(&self, cases: &[usize], schedule: &mut Written<'_>) -> Result<()> {
         let ups: Vec<Vec<String>> = self.variants.iter().map(|variant| variant.setup.up()).collect();
         if self.variants.iter().any(|variant| variant.setup.restart) {
-            return self.run_apart(&ups, loads, schedule);
+            return self.run_apart(&ups, cases, schedule);
         }
         let mut systems: Vec<System> = Vec::new();
         let mut sites: Vec<Site> = Vec::new();
@@ -132,7 +94,8 @@ impl Experiment<'_> {
             place_of.push(sites.len());
             sites.push(site.context(Culprit(number))?);
         }
-        for work in loads {
+        for &case in cases {
+            let work = &schedule.loads[case].1;
             for (number, place) in place_of.iter().enumerate() {
                 check_space(&sites[*place], std::slice::from_ref(work)).context(Culprit(number))?;
                 if place_of[..number].contains(place) {
@@ -143,10 +106,10 @@ impl Experiment<'_> {
             let works: Vec<Workload> = self.variants.iter().map(|variant| variant.by(work)).collect::<Result<_>>()?;
             if let Some(commands) = &work.steps.commands {
                 let shell = Shell::prepare(self, commands)?;
-                while let Some(order) = schedule.next(work)? {
+                while let Some(order) = schedule.next(case) {
                     for number in order {
                         let one = shell.repeat(&self.variants[number], &sites[place_of[number]], work);
-                        schedule.told(work, number, one.context(Culprit(number))?)?;
+                        schedule.told(case, number, one.context(Culprit(number))?)?;
                     }
                 }
             } else {
@@ -154,10 +117,10 @@ impl Experiment<'_> {
                 let series = series
                     .map(|(number, ((variant, work), place))| Series::new(self, variant, &sites[*place], work).context(Culprit(number)));
                 let mut series = series.collect::<Result<Vec<Series<'_>>>>()?;
-                while let Some(order) = schedule.next(work)? {
+                while let Some(order) = schedule.next(case) {
                     for number in order {
                         let one = series[number].repeat().context(Culprit(number))?;
-                        schedule.told(work, number, one)?;
+                        schedule.told(case, number, one)?;
                     }
                 }
                 series.into_iter().enumerate().try_for_each(|(number, series)| series.end().context(Culprit(number)))?;
@@ -169,14 +132,10 @@ impl Experiment<'_> {
 
     /// The same, but every repetition has servers and a file system that were just made, and no
     /// other ones beside them.
-    fn run_apart<'w>(
-        &self,
-        ups: &[Vec<String>],
-        loads: impl Iterator<Item = &'w Workload>,
-        schedule: &mut impl Schedule<'w>,
-    ) -> Result<()> {
-        for work in loads {
-            while let Some(order) = schedule.next(work)? {
+    fn run_apart(&self, ups: &[Vec<String>], cases: &[usize], schedule: &mut Written<'_>) -> Result<()> {
+        for &case in cases {
+            let work = &schedule.loads[case].1;
+            while let Some(order) = schedule.next(case) {
                 for number in order {
                     self.stop.check()?;
                     let own = self.variants[number].by(work)?;
@@ -188,7 +147,7 @@ impl Experiment<'_> {
                     let mut series = Series::new(self, &self.variants[number], &site, &own).context(Culprit(number))?;
                     let one = series.repeat().context(Culprit(number))?;
                     series.end()?;
-                    schedule.told(work, number, one)?;
+                    schedule.told(case, number, one)?;
                     // What is to be thrown away whole is not removed file by file.
                     site.leave();
                     let state = system.state.clone();
@@ -217,31 +176,6 @@ struct Series<'a> {
     place: &'a Path,
     /// As [`Experiment::before_each`] is told.
     name: String,
-}
-
-/// What was measured of it.
-pub struct Done {
-    /// For each step that is told, and what the disks did in each repetition.
-    pub(crate) steps: Vec<(Measurement, Vec<Used>)>,
-    /// Of all repetitions.
-    pub(crate) records: Records,
-}
-
-impl Done {
-    /// Each step that is told, summed up, and what the disks did in it last.
-    pub fn phases(&self) -> impl Iterator<Item = (Phase, Used)> {
-        self.steps.iter().filter_map(|(step, disks)| Some((step.summary()?, disks.last().copied().unwrap_or_default())))
-    }
-
-    /// With the repetitions of another one of the same work.
-    pub(crate) fn absorb(&mut self, other: Done) {
-        for ((measurement, disks), (more, more_disks)) in self.steps.iter_mut().zip(other.steps) {
-            measurement.repetitions.extend(more.repetitions);
-            disks.extend(more_disks);
-        }
-        self.records.taken += other.records.taken;
-        self.records.lost += other.records.lost;
-    }
 }
 
 impl<'a> Series<'a> {
@@ -285,7 +219,7 @@ impl<'a> Series<'a> {
             Some(crew) => crew,
             None => self.bench.crew(self.work)?,
         };
-        let steps = Measurement::of(self.work).into_iter().map(|measurement| (measurement, Vec::new())).collect();
+        let steps = Measurement::of(self.work).into_iter().map(|measurement| (measurement, Used::default())).collect();
         let mut done = Done { steps, records: Records::default() };
         let mut fresh = match &self.recorded {
             Some(_) => Some(self.begin()?),
@@ -307,11 +241,10 @@ impl<'a> Series<'a> {
                 // What was answered early counts as operations of this step.
                 self.sync(fs)?;
             }
-            let disk = fs.map(Used::look).transpose()?.unwrap_or_default().since(&before);
-            let (measurement, disks) =
+            let (measurement, disk) =
                 done.steps.iter_mut().find(|(one, _)| one.step == Some(*step)).expect("one for each step that is told");
             measurement.repetitions.push(one);
-            disks.push(disk);
+            *disk = fs.map(Used::look).transpose()?.unwrap_or_default().since(&before);
         }
         fresh.take().map_or(Ok(()), |fresh| self.record(fresh, &mut done.records))?;
         self.crew = Some(all);
@@ -374,31 +307,5 @@ impl<'a> Series<'a> {
             None => self.bench.crew(self.work)?,
         };
         self.work.steps.after.iter().try_for_each(|step| crew.run(*step, self.work, || Ok(())).map(drop))
-    }
-}
-
-impl Used {
-    /// What all data servers have asked of their disks.
-    fn look(fs: &Fs) -> Result<Used> {
-        let mut sum = Used::default();
-        for (server, answer) in fs.ping_all() {
-            let info = answer.map_err(|error| fs.explain(b"/", error)).with_context(|| format!("{} does not answer", server.name))?;
-            if let Some(DiskUse { reads, writes, read_bytes, written_bytes, sequential, near, far, .. }) = info.disk {
-                sum.operations += reads + writes;
-                sum.bytes += read_bytes + written_bytes;
-                (sum.sequential, sum.near, sum.far) = (sum.sequential + sequential, sum.near + near, sum.far + far);
-            }
-        }
-        Ok(sum)
-    }
-
-    fn since(&self, before: &Used) -> Used {
-        Used {
-            operations: self.operations - before.operations,
-            bytes: self.bytes - before.bytes,
-            sequential: self.sequential - before.sequential,
-            near: self.near - before.near,
-            far: self.far - before.far,
-        }
     }
 }

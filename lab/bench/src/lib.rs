@@ -1,11 +1,11 @@
 //! `weft bench`: measures Weft by its library, any mounted directory by system calls, and what the
 //! machine allows at best.
 //!
-//! One process leads (`run`), others measure (`worker`): they wait for each other before each
-//! step, so that rates are of all clients at once. A [`weft_workload::Workload`] says
-//! what is done, `path`, `library` and `commands` do it, `report` tells what came out. `plan` does
-//! whole experiments on temporary file systems. It never changes what it measures: the servers are
-//! told nothing but what any client would tell them.
+//! One process leads (`run`), others measure (`worker`): they wait for each other before each step,
+//! so that rates are of all clients at once. A [`weft_workload::Workload`] says what is done,
+//! `path`, `library` and `commands` do it, `report` tells what came out. `plan` does whole
+//! experiments on several file systems, whose `results` are written down as they come. It never
+//! changes what it measures: the servers are told nothing but what any client would tell them.
 // A full disk or a reader who has gone must not end a process, and these macros panic then: see
 // `write_line` of `weft-rt-real`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
@@ -14,21 +14,25 @@ mod ceiling;
 mod commands;
 mod crew;
 mod data;
+mod environment;
 mod experiment;
 mod findings;
 mod library;
 mod logp;
 mod meter;
 mod options;
+mod order;
 mod path;
 mod plan;
 mod prediction;
 mod progress;
 mod report;
+mod results;
 mod run;
 mod setup;
 mod site;
 mod stats;
+mod summary;
 mod system;
 mod target;
 mod usage;
@@ -36,11 +40,13 @@ mod worker;
 mod yardstick;
 
 pub use crew::{Gone, Over, Stop};
-pub use experiment::{Culprit, Done, Experiment, Schedule, Used};
-pub use findings::{Found, Row, agree, table};
-pub use plan::LocalPlan;
-pub use run::temporary_dir;
-pub use setup::{Load, Pace, Place, Setup, Variant};
+pub use environment::Environment;
+pub use experiment::Culprit;
+pub use findings::{Row, agree};
+pub use plan::{LocalPlan, Session};
+pub use results::{Asked, Growing, Line, Results, Run};
+pub use setup::{Load, Place, Variant};
+pub use summary::Summary;
 pub use yardstick::spawner;
 
 use std::process::ExitCode;

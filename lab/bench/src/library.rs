@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
 use weft_base::{FileKind, Handle, Payload};
-use weft_client::{ClassicClient, XattrFlags, run_window};
+use weft_client::{ClassicClient, TreeNews, XattrFlags, run_window};
 use weft_host::connect::Fs;
 use weft_layout::HintName;
 use weft_rt::Bulk;
@@ -299,30 +299,19 @@ pub fn make_dirs(fs: &Fs, root: &[u8], work: &Workload) -> Result<()> {
 /// # Errors
 /// Of the file system; what is not there is no error.
 pub fn remove_tree(fs: &Fs, path: &[u8], dir: Handle, name: &[u8]) -> Result<()> {
-    let gone = |error: &weft_client::Error| error.status == weft_base::Status::NotFound;
-    let tree = match fs.run(fs.client.lookup_handle(&fs.who, dir, name)) {
-        Ok((handle, FileKind::Directory)) => handle,
-        Ok(_) => return fs.run_at(path, fs.client.unlink(&fs.who, dir, name)),
-        Err(error) if gone(&error) => return Ok(()),
-        Err(error) => return Err(fs.explain(path, error)),
+    let (tree, kind) = match fs.run(fs.client.lookup_handle(&fs.who, dir, name)) {
+        Err(error) if error.status == weft_base::Status::NotFound => return Ok(()),
+        found => found.map_err(|error| fs.explain(path, error))?,
     };
-    loop {
-        // Always from the start: what was listed before is gone.
-        let page = fs.run_at(path, fs.client.readdir(&fs.who, tree, 0, LIST_BYTES, false))?;
-        if page.entries.is_empty() {
-            break;
-        }
-        let (dirs, files): (Vec<_>, Vec<_>) = page.entries.into_iter().partition(|entry| entry.kind == FileKind::Directory);
-        let names: Vec<Bytes> = files.into_iter().map(|entry| entry.name).collect();
-        for outcome in fs.run(fs.client.unlink_many(&fs.who, tree, &names)) {
-            match outcome {
-                Err(error) if !gone(&error) => return Err(fs.explain(path, error)),
-                _ => {}
-            }
-        }
-        for entry in dirs {
-            remove_tree(fs, path, tree, &entry.name)?;
-        }
+    if kind != FileKind::Directory {
+        return fs.run_at(path, fs.client.unlink(&fs.who, dir, name));
     }
-    fs.run_at(path, fs.client.rmdir(&fs.who, dir, name))
+    let (name, mut failed) = (Bytes::copy_from_slice(name), None);
+    let note = |news: TreeNews<'_, _>| {
+        if let TreeNews::Failed { error, .. } = news {
+            failed.get_or_insert(error);
+        }
+    };
+    fs.run(fs.client.remove_tree(&fs.who, dir, &name, tree, note));
+    failed.map_or(Ok(()), |error| Err(fs.explain(path, error)))
 }

@@ -1,25 +1,32 @@
-//! `weft bench run`: an experiment of a plan on this machine. The values that a plan's keys about
-//! the file system stand for are file systems side by side; for each combination of its keys about
-//! the work they take turns, so that whatever else happens meets all alike, and each repetition is
-//! held against the one of the first file system beside it.
+//! Experiments of plans on this machine. The values that a plan's keys about the file system stand
+//! for are file systems side by side; for each combination of its keys about the work they take
+//! turns, so that whatever else happens meets all alike, and each repetition is held against the
+//! one of the first file system beside it. `weft bench run` does one on temporary file systems.
 
+use std::ffi::OsStr;
+use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value};
 use weft_ceiling::cpu::Pinned;
 use weft_host::connect::Common;
-use weft_host::output::{print, print_json};
+use weft_host::output::print_as;
 use weft_plan::files::Lab;
-use weft_workload::Workload;
+use weft_workload::drawn_order;
 
-use crate::crew::Stop;
-use crate::experiment::{Done, Experiment, Schedule};
-use crate::findings::{Row, rows, table};
-use crate::run::{say, temporary_dir};
+use crate::crew::{Over, Stop};
+use crate::environment::Environment;
+use crate::experiment::Experiment;
+use crate::findings::predict;
+use crate::order::Written;
+use crate::results::{Asked, Growing, Line};
+use crate::run::temporary_dir;
 use crate::setup::{Load, Pace, Place, Variant, processors, read};
+use crate::summary::Summary;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -62,13 +69,24 @@ impl Args {
         let lab = Lab::near(self.lab);
         let plan = LocalPlan { lab: &lab, name: &self.plan, set: &self.set, repetitions: self.reps, dir: self.dir.as_deref() };
         let found = plan.measure(common, &Stop::at_signals()?)?;
-        if self.json {
-            print_json(&found.iter().map(Row::json).collect::<Result<Vec<_>, _>>()?)?;
-        } else {
-            print(&table(&found))?;
-        }
+        print_as(self.json, &found.json()?, || found.text())?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Who takes part in a plan, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Session<'a> {
+    /// The file systems.
+    pub variants: &'a [Variant],
+    /// What is done on them.
+    pub loads: &'a [Load],
+    /// The orders of cases and file systems follow from it.
+    pub seed: u64,
+    /// Hosts of the processes, if not this one.
+    pub over: Option<&'a Over>,
+    /// Run by the shell before each repetition.
+    pub before_each: Option<&'a OsStr>,
 }
 
 /// A plan for this machine.
@@ -92,33 +110,47 @@ impl LocalPlan<'_> {
     /// # Errors
     /// If the plan makes no sense, a file system cannot be started or fails, or gives other bytes
     /// than were written.
-    pub fn measure(&self, common: &Common, stop: &Stop) -> Result<Vec<Row>> {
+    pub fn measure(&self, common: &Common, stop: &Stop) -> Result<Summary> {
         let (variants, loads) = self.cases()?;
-        let pace = self.pace()?;
-        // What starts now stays on them.
-        let processors = self.processors()?;
-        let _pinned = processors.map(|count| Pinned::to(0, count as usize)).transpose().context("local.processors")?;
-        let place = temporary_dir(self.dir)?;
-        let experiment = Experiment { variants, place: place.path(), stop, common, rest: pace.rest, before_each: None, over: None };
-        let mut schedule =
-            ThereAndBack { pace, number: 0, done: Vec::new(), loads: &loads, variants: &experiment.variants, found: Vec::new() };
-        experiment.run(loads.iter().map(|(_, work)| work), &mut schedule)?;
-        Ok(schedule.found)
+        let places = variants.iter().map(|variant| format!("{}=temporary", variant.name())).collect();
+        let asked = Asked { plan: self.name.to_string(), set: self.set.to_vec(), places, ..Asked::default() };
+        let mut found = Growing::default();
+        found.add(Line::session(0, asked, Environment::look(&[])))?;
+        let session = Session { variants: &variants, loads: &loads, seed: 0, over: None, before_each: None };
+        self.go_on(&session, &mut found, common, stop)?;
+        let mut summary = Summary::of(&found.known);
+        predict(&mut summary.rows, &variants, &loads)?;
+        Ok(summary)
     }
 
-    /// The processors of this machine on which it runs, if not on all.
+    /// Does what results lack.
     ///
     /// # Errors
-    /// If the plan makes no sense.
-    pub fn processors(&self) -> Result<Option<u32>> {
-        processors(&self.lab.plan(self.name, self.set, None)?)
+    /// As [`LocalPlan::measure`]; results that cannot be written down.
+    pub fn go_on(&self, session: &Session<'_>, file: &mut Growing, common: &Common, stop: &Stop) -> Result<()> {
+        let Session { variants, loads, seed, over, before_each } = *session;
+        let plan = self.lab.plan(self.name, self.set, None)?;
+        let pace = self.pace()?;
+        let names: Vec<String> = variants.iter().map(Variant::name).collect();
+        let hosts = over.map_or(0, |over| over.hosts.len());
+        let progress = std::io::stderr().is_terminal().then(|| (Instant::now(), 0));
+        let mut schedule = Written { file, loads, places: &names, variants, seed, pace, hosts, progress, repetition: 0 };
+        let missing: Vec<usize> = drawn_order(seed, loads.len()).into_iter().filter(|case| schedule.is_wanted(*case)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        // What starts now stays on them.
+        let _pinned = processors(&plan)?.map(|count| Pinned::to(0, count as usize)).transpose().context("local.processors")?;
+        let place = temporary_dir(self.dir)?;
+        let experiment = Experiment { variants: variants.to_vec(), place: place.path(), stop, common, rest: pace.rest, before_each, over };
+        experiment.run(&missing, &mut schedule)
     }
 
     /// How often it is repeated.
     ///
     /// # Errors
     /// If the plan makes no sense.
-    pub fn pace(&self) -> Result<Pace> {
+    fn pace(&self) -> Result<Pace> {
         let pace = Pace::of(&self.lab.plan(self.name, self.set, None)?)?;
         pace.rest.check()?;
         let given = |count| Pace { least: count, most: if pace.within.is_some() { count.max(pace.most) } else { count }, ..pace };
@@ -153,47 +185,6 @@ impl LocalPlan<'_> {
             }
         }
         Ok((variants, loads))
-    }
-}
-
-/// Once from the first file system to the last, then once from the last to the first, so that
-/// nobody is always the second.
-struct ThereAndBack<'w> {
-    pace: Pace,
-    /// Repetitions of this workload so far.
-    number: u32,
-    done: Vec<Option<Done>>,
-    loads: &'w [Load],
-    variants: &'w [Variant],
-    found: Vec<Row>,
-}
-
-impl<'w> Schedule<'w> for ThereAndBack<'w> {
-    fn next(&mut self, work: &'w Workload) -> Result<Option<Vec<usize>>> {
-        self.done.resize_with(self.variants.len(), || None);
-        let rates = |done: &Done| done.steps.iter().map(|(step, _)| step.rates()).collect::<Vec<_>>();
-        let known: Vec<Vec<Vec<f64>>> = self.done.iter().flatten().map(rates).collect();
-        if self.pace.is_enough(self.number, &known) {
-            let done: Vec<Done> = std::mem::take(&mut self.done).into_iter().flatten().collect();
-            let parameters = self.loads.iter().find(|(_, known)| std::ptr::eq(known, work)).map(|(parameters, _)| parameters);
-            self.found.extend(rows(self.variants, parameters.context("a workload of this plan")?, work, &done)?);
-            self.number = 0;
-            return Ok(None);
-        }
-        self.number += 1;
-        let there = 0..self.variants.len();
-        Ok(Some(if self.number % 2 == 1 { there.collect() } else { there.rev().collect() }))
-    }
-
-    fn told(&mut self, _: &'w Workload, variant: usize, one: Done) -> Result<()> {
-        for (measurement, _) in &one.steps {
-            measurement.repetitions.iter().for_each(|repetition| say(&measurement.phase, self.number, self.pace.least, repetition));
-        }
-        match &mut self.done[variant] {
-            Some(before) => before.absorb(one),
-            known => *known = Some(one),
-        }
-        Ok(())
     }
 }
 

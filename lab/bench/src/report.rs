@@ -64,11 +64,6 @@ impl Measurement {
             .collect()
     }
 
-    /// Operations per second of each repetition.
-    pub fn rates(&self) -> Vec<f64> {
-        self.repetitions.iter().map(Repetition::ops_per_s).collect()
-    }
-
     /// Sums up. `None` if nothing was done in it: then there is no rate.
     pub fn summary(&self) -> Option<Phase> {
         let all = &self.repetitions;

@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
 use weft_host::connect::Fs;
 use weft_host::mount_list;
 use weft_host::state::StateDir;
+use weft_wire::ops::DiskUse;
 
 use crate::target::Traffic;
 
@@ -90,6 +92,51 @@ fn ticks_of(text: &str) -> Option<u64> {
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+}
+
+/// Operations of all disks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Used {
+    /// Accesses.
+    pub operations: u64,
+    /// Read or written.
+    pub bytes: u64,
+    /// Accesses that continue the one before.
+    pub sequential: u64,
+    /// Accesses near the one before.
+    pub near: u64,
+    /// All others.
+    pub far: u64,
+}
+
+impl Used {
+    /// What all data servers have asked of their disks.
+    ///
+    /// # Errors
+    /// One of them does not answer.
+    pub fn look(fs: &Fs) -> Result<Used> {
+        let mut sum = Used::default();
+        for (server, answer) in fs.ping_all() {
+            let info = answer.map_err(|error| fs.explain(b"/", error)).with_context(|| format!("{} does not answer", server.name))?;
+            if let Some(DiskUse { reads, writes, read_bytes, written_bytes, sequential, near, far, .. }) = info.disk {
+                sum.operations += reads + writes;
+                sum.bytes += read_bytes + written_bytes;
+                (sum.sequential, sum.near, sum.far) = (sum.sequential + sequential, sum.near + near, sum.far + far);
+            }
+        }
+        Ok(sum)
+    }
+
+    /// What came after `before`.
+    pub fn since(&self, before: &Used) -> Used {
+        Used {
+            operations: self.operations - before.operations,
+            bytes: self.bytes - before.bytes,
+            sequential: self.sequential - before.sequential,
+            near: self.near - before.near,
+            far: self.far - before.far,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,26 +1,19 @@
 //! `weft lab`: one plan on several places in turns: directories of any file system, file systems of
-//! Weft, virtual time and models. Each repetition is written down as soon as it is over, so that
-//! what was interrupted goes on. It never measures or simulates itself, which `lab/bench` and
-//! `lab/sim` do.
+//! Weft, virtual time and models; who or what fails is left out, and what was interrupted goes on.
+//! It never measures or simulates itself, which `lab/bench` and `lab/sim` do.
 // A full disk or a reader who has gone must not end a process, and these macros panic then: see
 // `write_line` of `weft-rt-real`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
-mod environment;
-mod order;
-mod results;
 mod run;
-mod summary;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use weft_bench::{Results, Summary};
 use weft_host::connect::Common;
 use weft_host::output::print_as;
-
-use results::Results;
-use summary::Summary;
 
 /// Run a plan on several places in turns: mounted file systems, Weft, virtual time, models
 #[derive(Debug, clap::Args)]

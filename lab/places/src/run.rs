@@ -1,16 +1,13 @@
 //! `weft lab run`: the repetitions of a plan.
 
 use std::ffi::{OsStr, OsString};
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value};
 use weft_analysis::results::{Phase, Spread};
-use weft_bench::{Culprit, Experiment, Gone, Load, LocalPlan, Over, Place, Stop, Variant, temporary_dir};
-use weft_ceiling::cpu::Pinned;
+use weft_bench::{Asked, Culprit, Environment, Gone, Growing, Line, Load, LocalPlan, Over, Place, Run, Session, Stop, Summary, Variant};
 use weft_host::connect::{Common, random};
 use weft_host::hosts::{self, Launcher};
 use weft_host::job;
@@ -18,11 +15,7 @@ use weft_host::output::tell;
 use weft_lab_sim::{VirtualPhase, simulated};
 use weft_plan::files::Lab;
 
-use crate::environment::Environment;
-use crate::order::{Written, cases, now};
-use crate::results::{Asked, Growing, Line, Run, SCHEMA};
 use crate::show;
-use crate::summary::Summary;
 
 /// Run a plan on several places in turns
 ///
@@ -255,7 +248,7 @@ impl Args {
                 None => u64::from(u32::from_le_bytes(random()?)),
             },
         };
-        file.add(Line::Session { schema: SCHEMA, at: now(), seed, asked: asked.clone(), environment: Box::new(environment) })?;
+        file.add(Line::session(seed, asked.clone(), environment))?;
         Ok(seed)
     }
 
@@ -273,41 +266,20 @@ impl Args {
         if variants.is_empty() {
             return Ok(lost);
         }
-        let processors = plan.processors()?;
-        let _pinned = processors.map(|count| Pinned::to(0, count as usize)).transpose().context("local.processors")?;
-        let pace = plan.pace()?;
-        let place = temporary_dir(self.dir.as_deref())?;
         loop {
-            let names: Vec<String> = variants.iter().map(Variant::name).collect();
-            let hosts = over.as_ref().map_or(0, |over| over.hosts.len());
-            let progress = std::io::stderr().is_terminal().then(|| (Instant::now(), 0));
-            let mut schedule = Written { file, loads, places: &names, variants: &variants, seed, pace, hosts, progress, repetition: 0 };
-            let order: Vec<usize> = cases(seed, loads.len()).into_iter().filter(|case| schedule.is_wanted(*case)).collect();
-            if order.is_empty() {
-                return Ok(lost);
-            }
-            let experiment = Experiment {
-                variants: variants.clone(),
-                place: place.path(),
-                stop,
-                common,
-                rest: pace.rest,
-                before_each: self.before_each.as_deref(),
-                over: over.as_ref(),
-            };
-            let ended = experiment.run(order.into_iter().map(|case| &loads[case].1), &mut schedule);
-            let Err(error) = ended else { return Ok(lost) };
+            let session = Session { variants: &variants, loads, seed, over: over.as_ref(), before_each: self.before_each.as_deref() };
+            let Err(error) = plan.go_on(&session, file, common, stop) else { return Ok(lost) };
             stop.check().with_context(|| format!("{} has what was measured: the same command goes on", self.file().display()))?;
             let why = format!("{error:#}");
             let gone = error.downcast_ref::<Gone>().map(|Gone(host)| host.clone()).filter(|host| !host.is_empty());
             let line = match (gone, error.downcast_ref::<Culprit>(), &mut over) {
                 (Some(host), _, Some(over)) => {
                     over.hosts.retain(|known| *known != host);
-                    Line::Lost { at: now(), host: Some(host), place: None, why: why.clone() }
+                    Line::lost(Some(host), None, &why)
                 }
                 (_, Some(Culprit(number)), _) => {
                     let gone = variants.remove(*number);
-                    Line::Lost { at: now(), host: None, place: Some(gone.name()), why: why.clone() }
+                    Line::lost(None, Some(gone.name()), &why)
                 }
                 _ => return Err(error),
             };
@@ -343,6 +315,7 @@ impl Simulated {
                         load: 0.0,
                         phase,
                         disk: None,
+                        records: None,
                     };
                     file.add(Line::Run(Box::new(run)))?;
                 }
@@ -351,7 +324,7 @@ impl Simulated {
             Err(error) => {
                 let why = format!("{error:#}");
                 tell(&format!("lost, and the others go on: {}: {why}", self.name));
-                file.add(Line::Lost { at: now(), host: None, place: Some(self.name.clone()), why })?;
+                file.add(Line::lost(None, Some(self.name.clone()), &why))?;
                 Ok(false)
             }
         }

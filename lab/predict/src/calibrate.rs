@@ -244,7 +244,7 @@ fn measure(lab: &Lab, probe: &Probe, dir: Option<&Path>, common: &Common, stop: 
         let logarithms = [median, phase.client_cpu_us_per_op.max(0.1), servers_us.max(0.1)].map(f64::ln);
         Ok(Took { phase: phase.phase, logarithms, unrest: 1.0 - min / max })
     };
-    plan.measure(common, stop)?.into_iter().map(took).collect()
+    plan.measure(common, stop)?.rows.into_iter().map(took).collect()
 }
 fn simulate(lab: &Lab, machine: &MachineProfile, probe: &Probe) -> Result<Vec<Took>> {
     let set = [&probe.set[..], std::slice::from_ref(&probe.simulated), &machine.settings()].concat();

@@ -122,7 +122,7 @@ impl Args {
         }
         if self.measure {
             let plan = LocalPlan { lab: &lab, name: &self.plan, set: &self.set, repetitions: self.reps, dir: self.dir.as_deref() };
-            let real = plan.measure(common, &Stop::at_signals()?)?;
+            let real = plan.measure(common, &Stop::at_signals()?)?.rows;
             for row in &mut rows {
                 let same = real.iter().find(|real| row.phase == real.phase.phase && agree(&row.parameters, &real.parameters));
                 row.measured(same.map(|real| real.phase.ops_per_s));

@@ -1,21 +1,22 @@
-//! The file of results: a line of JSON for each thing that happened, written when it has happened.
-//! A line that was cut off by a crash is left out.
+//! Results: a line for each thing that happened, and the file of them, which has each line as JSON
+//! as soon as it has happened. A line that was cut off by a crash is left out.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use weft_analysis::results::Phase;
-use weft_bench::Used;
 
 use crate::environment::Environment;
+use crate::usage::Used;
 
 /// Version of the form. A reader takes this one and those before it.
-pub const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 /// Bytes of the longest line.
 const LINE_MAX: u64 = 4 << 20;
 /// Lines of one file.
@@ -70,6 +71,23 @@ pub enum Line {
     },
 }
 
+impl Line {
+    /// The command is started now.
+    pub fn session(seed: u64, asked: Asked, environment: Environment) -> Line {
+        Line::Session { schema: SCHEMA, at: now(), seed, asked, environment: Box::new(environment) }
+    }
+
+    /// Somebody is lost now.
+    pub fn lost(host: Option<String>, place: Option<String>, why: &str) -> Line {
+        Line::Lost { at: now(), host, place, why: why.to_string() }
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
 /// A step of a case at a place, once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
@@ -83,7 +101,7 @@ pub struct Run {
     #[serde(default)]
     pub own: Map<String, Value>,
     /// Repetition of this case, from 1.
-    #[serde(rename = "turn")]
+    #[serde(alias = "turn")]
     pub repetition: u32,
     /// Hosts that took part; 0: this one.
     #[serde(default)]
@@ -95,6 +113,18 @@ pub struct Run {
     pub phase: Phase,
     /// What the disks did, where Weft tells it.
     pub disk: Option<Used>,
+    /// Of the whole repetition, if something was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records: Option<Records>,
+}
+
+/// Records that were taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Records {
+    /// In trace files.
+    pub taken: u64,
+    /// What a full ring refused.
+    pub lost: u64,
 }
 
 /// All lines of a file.
@@ -190,10 +220,10 @@ impl Results {
     }
 }
 
-/// A file of results that grows.
+/// Results that grow, in a file if they are to be kept.
+#[derive(Default)]
 pub struct Growing {
-    path: PathBuf,
-    file: File,
+    kept: Option<(PathBuf, File)>,
     /// What is in it.
     pub known: Results,
 }
@@ -212,7 +242,7 @@ impl Growing {
         // What was cut off is written over.
         file.set_len(end)?;
         file.seek(SeekFrom::Start(end))?;
-        Ok(Growing { path: path.to_path_buf(), file, known })
+        Ok(Growing { kept: Some((path.to_path_buf(), file)), known })
     }
 
     /// Adds a line.
@@ -220,10 +250,31 @@ impl Growing {
     /// # Errors
     /// It cannot be written.
     pub fn add(&mut self, line: Line) -> Result<()> {
-        let mut text = serde_json::to_string(&line).context("a line is always JSON")?;
-        text.push('\n');
-        self.file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", self.path.display()))?;
+        if let Some((path, file)) = &mut self.kept {
+            let mut text = serde_json::to_string(&line).context("a line is always JSON")?;
+            text.push('\n');
+            file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
+        }
         self.known.lines.push(line);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_the_form_before_are_read() {
+        let line = |key: &str| {
+            let rate = "{\"median\":1.0,\"min\":1.0,\"max\":1.0}";
+            let phase = format!("{{\"phase\":\"create\",\"ops_per_s\":{rate}}}");
+            format!("{{\"is\":\"run\",\"case\":0,\"parameters\":{{}},\"place\":\"a\",\"{key}\":3,\"phase\":{phase},\"disk\":null}}")
+        };
+        for key in ["turn", "repetition"] {
+            let Line::Run(run) = serde_json::from_str(&line(key)).expect("a line") else { panic!("a run") };
+            assert_eq!(run.repetition, 3);
+            assert!(serde_json::to_string(&Line::Run(run)).expect("JSON").contains("\"repetition\":3"));
+        }
     }
 }

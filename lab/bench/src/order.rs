@@ -1,19 +1,17 @@
 //! In which order cases and places are done, and when it is enough.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use anyhow::Result;
-use weft_bench::{Done, Load, Pace, Schedule, Variant};
+use weft_analysis::results::Phase;
 use weft_host::output::tell_plainly;
-use weft_workload::{Workload, drawn_order};
+use weft_workload::drawn_order;
 
 use crate::environment::load;
-use crate::results::{Growing, Line, Run};
-
-/// Cases in an order that is drawn.
-pub fn cases(seed: u64, count: usize) -> Vec<usize> {
-    drawn_order(seed, count)
-}
+use crate::report::Measurement;
+use crate::results::{Growing, Line, Records, Run};
+use crate::setup::{Load, Pace, Variant};
+use crate::usage::Used;
 
 /// Places in a repetition of a case: drawn for every other one, and the other way round in the one
 /// behind it, so that nobody is the first more often than others.
@@ -26,9 +24,19 @@ pub fn places(seed: u64, case: usize, repetition: u32, count: usize) -> Vec<usiz
     order
 }
 
-/// Seconds since 1970.
-pub fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+/// One repetition of a workload.
+pub struct Done {
+    /// For each step that is told, and what the disks did in it.
+    pub(crate) steps: Vec<(Measurement, Used)>,
+    /// Of all steps.
+    pub(crate) records: Records,
+}
+
+impl Done {
+    /// Each step that is told, and what the disks did in it.
+    pub fn phases(&self) -> impl Iterator<Item = (Phase, Used)> {
+        self.steps.iter().filter_map(|(step, disk)| Some((step.summary()?, *disk)))
+    }
 }
 
 /// Repetitions of a plan, written down.
@@ -49,13 +57,8 @@ pub struct Written<'w> {
 }
 
 impl Written<'_> {
-    /// The number of a case.
-    fn case(&self, work: &Workload) -> usize {
-        self.loads.iter().position(|(_, known)| std::ptr::eq(known, work)).unwrap_or(0)
-    }
-
     /// Repetitions that are still to be done at least.
-    pub fn missing(&self) -> u32 {
+    fn missing(&self) -> u32 {
         let done = |case| self.file.known.repetitions(case, self.places, self.hosts).1;
         (0..self.loads.len()).map(|case| self.pace.least.saturating_sub(done(case))).sum()
     }
@@ -77,33 +80,39 @@ impl Written<'_> {
     }
 }
 
-impl<'w> Schedule<'w> for Written<'w> {
-    fn next(&mut self, work: &'w Workload) -> Result<Option<Vec<usize>>> {
-        let case = self.case(work);
+impl Written<'_> {
+    /// The numbers of those who do a case next, in their order; `None`: it was done often enough.
+    pub fn next(&mut self, case: usize) -> Option<Vec<usize>> {
         if !self.is_wanted(case) {
-            return Ok(None);
+            return None;
         }
         self.repetition = self.file.known.repetitions(case, self.places, self.hosts).0 + 1;
         if let Some((_, done)) = &mut self.progress {
             *done += 1;
         }
-        Ok(Some(places(self.seed, case, self.repetition, self.places.len())))
+        Some(places(self.seed, case, self.repetition, self.places.len()))
     }
 
-    fn told(&mut self, work: &'w Workload, variant: usize, one: Done) -> Result<()> {
-        let (case, place) = (self.case(work), self.places[variant].clone());
+    /// One of them has done it once.
+    ///
+    /// # Errors
+    /// It cannot be written down.
+    pub fn told(&mut self, case: usize, variant: usize, one: Done) -> Result<()> {
+        let place = self.places[variant].clone();
         self.tell(case, &place, &one);
+        let Variant { values, setup, .. } = &self.variants[variant];
         for (phase, disk) in one.phases() {
             let run = Run {
                 case: Some(case),
                 parameters: self.loads[case].0.clone(),
                 place: place.clone(),
-                own: self.variants[variant].values.clone(),
+                own: values.clone(),
                 repetition: self.repetition,
                 hosts: self.hosts,
                 load: load(),
                 phase,
                 disk: Some(disk),
+                records: setup.record.as_ref().map(|_| one.records),
             };
             self.file.add(Line::Run(Box::new(run)))?;
         }
@@ -125,9 +134,5 @@ mod tests {
         let firsts: Vec<usize> = (1..40).step_by(2).map(|repetition| places(7, 0, repetition, 2)[0]).collect();
         assert!(firsts.contains(&0) && firsts.contains(&1));
         assert_eq!(places(7, 0, 5, 4), places(7, 0, 5, 4));
-        let mut all = cases(9, 20);
-        assert_ne!(all, cases(10, 20));
-        all.sort_unstable();
-        assert_eq!(all, (0..20).collect::<Vec<_>>());
     }
 }

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use weft_bench::Place;
 use weft_host::mounts;
+
+use crate::setup::Place;
 
 /// A machine at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
