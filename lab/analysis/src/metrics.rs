@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
+use weft_charts::csv_line;
 use weft_trace::record::{Body, flags};
 
 use crate::formula::Formula;
@@ -26,7 +27,6 @@ use crate::lanes::SpanKind;
 use crate::pattern::is_like;
 use crate::run::Run;
 use crate::sublane::SubLane;
-use crate::table::csv_line;
 
 /// Pieces of a window at most.
 const PIECES_MAX: u64 = 600;

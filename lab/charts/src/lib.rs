@@ -33,5 +33,5 @@ pub use small::SmallRows;
 pub use stack::stacked;
 pub use strips::{Panel, Strip, StripLane, Strips};
 pub use svg::escape;
-pub use table::Table;
+pub use table::{Table, csv_line};
 pub use timeline::{Arrow, Block, Lane, Timeline};

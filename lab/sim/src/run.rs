@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Map, Value, json};
+use weft_charts::csv_line;
 use weft_host::output::{Table, print, print_json};
 use weft_model::TieOrder;
 use weft_piosim::report::ServerReport;
@@ -327,13 +328,11 @@ fn cell(row: &Value, column: &str) -> String {
     }
 }
 
-/// CSV as RFC 4180 has it.
+/// A line of CSV for each row, below the names of the columns.
 fn delimited(rows: &[Value]) -> String {
     let columns = columns(rows);
-    let quoted = |text: String| if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text };
-    let line = |cells: Vec<String>| cells.into_iter().map(quoted).collect::<Vec<_>>().join(",") + "\r\n";
-    let body = rows.iter().map(|row| line(columns.iter().map(|column| cell(row, column)).collect()));
-    std::iter::once(line(columns.clone())).chain(body).collect()
+    let body = rows.iter().map(|row| csv_line(&columns.iter().map(|column| cell(row, column)).collect::<Vec<_>>()));
+    std::iter::once(csv_line(&columns)).chain(body).collect()
 }
 
 /// The columns that people look at first.
