@@ -133,9 +133,6 @@ pub struct Options {
     /// Print JSON: an array with one object for each phase
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Print rows of a Markdown table that begin with this label
-    #[arg(long, value_name = "LABEL", conflicts_with = "json", help_heading = "Output")]
-    pub markdown: Option<String>,
     /// Write what each process did in each interval to this file (CSV); it is kept in memory
     /// until the phase has ended
     #[arg(long, value_name = "FILE", help_heading = "Output")]
@@ -436,7 +433,7 @@ mod tests {
         assert!(refusal(Phases::One(WorkStep::Write), "--path /p --interleaved --size 1000 --block 300").contains("300"));
         assert!(refusal(Phases::One(WorkStep::Write), "--path /p --size 0").contains("nothing to write"));
         assert!(refusal(Phases::One(WorkStep::Write), "--path /p --block 0").contains("--block"));
-        for bad in ["--path /p --reps 0", "--path /p --procs 0", "--path /p --shared-file --interleaved", "--path /p --json --markdown x"] {
+        for bad in ["--path /p --reps 0", "--path /p --procs 0", "--path /p --shared-file --interleaved"] {
             assert!(Line::try_parse_from(std::iter::once("x").chain(bad.split_ascii_whitespace())).is_err(), "{bad}");
         }
     }

@@ -1,6 +1,4 @@
-//! What was measured, for people, for programs, and as rows of a Markdown table.
-
-use std::fmt::Write as _;
+//! What was measured, for people and for programs.
 
 use weft_analysis::results::{Phase, PhaseCeiling, Spread};
 use weft_host::output::Table;
@@ -167,23 +165,6 @@ pub fn summary_table(phases: &[Phase]) -> String {
     table.render()
 }
 
-/// Rows of a Markdown table: label and phase, median (smallest - greatest), repetitions. Streams
-/// and whole runs of `split` say what their readers compare: MiB/s and seconds.
-pub fn markdown(label: &str, phases: &[Phase]) -> String {
-    let mut text = String::new();
-    for one in phases {
-        let (value, unit) = match (one.phase.as_str(), one.mib_per_s) {
-            ("split", _) => (one.seconds.unwrap_or(one.ops_per_s), "s"),
-            ("write" | "read", Some(mib)) => (mib, "MiB/s"),
-            _ => (one.ops_per_s, "/s"),
-        };
-        let separator = if label.is_empty() { "" } else { ", " };
-        let (median, min, max) = (number(value.median), number(value.min), number(value.max));
-        let _ = writeln!(text, "| {label}{separator}{} {unit} | {median} ({min}–{max}) | {} |", one.phase, one.repetitions);
-    }
-    text
-}
-
 /// Smallest and greatest.
 pub fn range(spread: Spread) -> String {
     format!("{} - {}", number(spread.min), number(spread.max))
@@ -289,11 +270,5 @@ mod tests {
         {
             assert_eq!(number(value), text);
         }
-    }
-
-    #[test]
-    fn markdown_rows() {
-        let phase = measurement(vec![repetition(1000, 1.0, None)]).summary().unwrap();
-        assert_eq!(markdown("1 process", &[phase]), "| 1 process, create /s | 1,000 (1,000–1,000) | 1 |\n");
     }
 }

@@ -11,7 +11,7 @@ use nix::sys::resource::UsageWho;
 use weft_analysis::results::Phase;
 use weft_host::connect::{Common, Fs};
 use weft_host::fs_arg::FsPath;
-use weft_host::output::{print, print_json};
+use weft_host::output::print_as;
 use weft_host::units::human_bytes;
 
 use crate::crew::{Crew, Outcome, Over, Stop};
@@ -48,12 +48,8 @@ pub fn run(options: &Options, kind: Phases, common: &Common) -> Result<ExitCode>
         file.write_all(format!("{HEADING}{lines}").as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let phases: Vec<Phase> = measurements.iter().filter_map(Measurement::summary).collect();
-    match &options.markdown {
-        _ if options.json => print_json(&phases)?,
-        Some(label) => print(&report::markdown(label, &phases))?,
-        None if kind == Phases::Mdtest => print(&report::summary_table(&phases))?,
-        None => print(&report::table(&phases))?,
-    }
+    let table = if kind == Phases::Mdtest { report::summary_table } else { report::table };
+    print_as(options.json, &phases, || table(&phases))?;
     Ok(ExitCode::SUCCESS)
 }
 

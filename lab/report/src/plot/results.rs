@@ -1,10 +1,9 @@
-//! Results of plans as rows: the JSON of `weft bench run` and of `weft sim run`, or the latter's
-//! CSV.
+//! Results of plans as rows: the JSON of `weft bench run` and of `weft sim run`.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use weft_charts::Unit;
 
 const MIB: f64 = (1u64 << 20) as f64;
@@ -55,11 +54,8 @@ pub struct Row {
 /// # Errors
 /// It is neither, or a row has no such result.
 pub fn read(text: &[u8], field: Option<&str>) -> Result<Vec<Row>> {
-    let rows = match serde_json::from_slice(text) {
-        Ok(Value::Array(rows)) => rows,
-        Ok(_) => bail!("this is no JSON of weft bench run or weft sim run, which is an array"),
-        Err(error) => table(std::str::from_utf8(text).unwrap_or_default())
-            .with_context(|| format!("this is no JSON of weft bench run or weft sim run ({error}), nor the CSV of weft sim run"))?,
+    let Ok(Value::Array(rows)) = serde_json::from_slice(text) else {
+        bail!("this is no JSON of weft bench run or weft sim run, which is an array");
     };
     rows.iter().map(|value| row(value, field)).collect()
 }
@@ -149,62 +145,20 @@ pub fn short(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
 }
 
-/// Rows of a CSV file as RFC 4180 has it, with the names of the columns above them.
-fn table(text: &str) -> Result<Vec<Value>> {
-    let mut lines = records(text).into_iter();
-    let names = lines.next().filter(|names| names.len() > 1).context("it has no columns")?;
-    let cell = |text: String| match text.parse::<f64>() {
-        Ok(number) if !text.is_empty() => text.parse::<u64>().map_or_else(|_| Value::from(number), Value::from),
-        _ => Value::from(text),
-    };
-    let object = |line: Vec<String>| {
-        let cells = names.iter().cloned().zip(line).filter(|(_, text)| !text.is_empty());
-        Value::Object(cells.map(|(name, text)| (name, cell(text))).collect::<Map<String, Value>>())
-    };
-    Ok(lines.map(object).collect())
-}
-
-fn records(text: &str) -> Vec<Vec<String>> {
-    let (mut records, mut record, mut cell, mut is_quoted) = (Vec::new(), Vec::new(), String::new(), false);
-    let mut letters = text.chars().peekable();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '"' if is_quoted && letters.peek() == Some(&'"') => cell.extend(letters.next()),
-            '"' => is_quoted = !is_quoted,
-            ',' if !is_quoted => record.push(std::mem::take(&mut cell)),
-            '\r' if !is_quoted => {}
-            '\n' if !is_quoted => {
-                record.push(std::mem::take(&mut cell));
-                records.push(std::mem::take(&mut record));
-            }
-            other => cell.push(other),
-        }
-    }
-    if !cell.is_empty() || !record.is_empty() {
-        record.push(cell);
-        records.push(record);
-    }
-    records
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_simulations_are_read_from_json_and_from_csv() {
-        let json = b"[{\"workload.block\": \"64KiB\", \"clients\": 4, \"bytes\": 8, \"mib_per_second\": 2.0, \"seconds\": 3.5}]";
-        let csv = b"workload.block,clients,bytes,mib_per_second,seconds,words\r\n64KiB,4,8,2.0,3.5,\"a \"\"b\"\", c\"\r\n";
-        for text in [&json[..], &csv[..]] {
-            let [row] = &read(text, None).expect("rows")[..] else { panic!("one row") };
-            assert_eq!((row.found, row.unit, row.step.as_str()), ([2.0 * MIB; 3], Unit::BytesPerSecond, ""));
-            let values: Vec<(&str, &str)> = row.values.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-            assert_eq!(values, [("clients", "4"), ("workload.block", "64KiB")]);
-            let seconds = read(text, Some("seconds")).expect("rows");
-            assert_eq!((seconds[0].found, seconds[0].unit), ([3.5; 3], Unit::Seconds));
-            assert!(read(text, Some("nonsense")).expect_err("no such result").to_string().contains("no number nonsense"));
-        }
-        assert_eq!(records("a,\"b \"\"c\"\", d\"\r\n"), [["a", "b \"c\", d"]]);
+    fn rows_of_simulations_are_read() {
+        let text = b"[{\"workload.block\": \"64KiB\", \"clients\": 4, \"bytes\": 8, \"mib_per_second\": 2.0, \"seconds\": 3.5}]";
+        let [row] = &read(text, None).expect("rows")[..] else { panic!("one row") };
+        assert_eq!((row.found, row.unit, row.step.as_str()), ([2.0 * MIB; 3], Unit::BytesPerSecond, ""));
+        let values: Vec<(&str, &str)> = row.values.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        assert_eq!(values, [("clients", "4"), ("workload.block", "64KiB")]);
+        let seconds = read(text, Some("seconds")).expect("rows");
+        assert_eq!((seconds[0].found, seconds[0].unit), ([3.5; 3], Unit::Seconds));
+        assert!(read(text, Some("nonsense")).expect_err("no such result").to_string().contains("no number nonsense"));
     }
 
     #[test]

@@ -19,7 +19,7 @@ const BOUNDS: &str = "Dashed: estimated upper bounds (Kunkel 2006, chapter 4).";
 /// Options of the command.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Results of weft bench run --json, or of weft sim run --json or --csv
+    /// Results of weft bench run --json, or of weft sim run --json
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
     /// The file to write, with all pictures below each other
