@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use weft_base::{Credentials, Payload, ROOT_HANDLE, Status, mode_with_umask};
 use weft_client::{RenameFlags as NameFlags, SetAttr, XattrFlags};
@@ -21,7 +21,7 @@ use crate::gateway::Above;
 use crate::kernel::{
     Errno, FileHandle, FileLock, Filesystem, INodeNo, InitFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr,
     ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyStatx, ReplyWrite, ReplyXattr, Request, TimeOrNow, Ttls, WriteFlags,
+    ReplyStatx, ReplyWrite, ReplyXattr, Request, TimeOrNow, Ttls,
 };
 use crate::mount::REQUEST_BYTES_MAX;
 use crate::threads::Threads;
@@ -76,7 +76,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         self.reply_entry(served, reply, result);
     }
 
-    fn getattr(&self, request: &Request, ino: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, request: &Request, ino: INodeNo, reply: ReplyAttr) {
         let served = self.begin(event::FUSE_GETATTR, request, ino);
         let result = self.attr_of(request, ino);
         self.reply_attr(served, reply, result);
@@ -99,7 +99,6 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         size: Option<u64>,
         atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
-        _ctime: Option<SystemTime>,
         file: Option<FileHandle>,
         reply: ReplyAttr,
     ) {
@@ -218,17 +217,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         self.reply_created(served, reply, made);
     }
 
-    fn read(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        file: FileHandle,
-        offset: u64,
-        size: u32,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
+    fn read(&self, request: &Request, ino: INodeNo, file: FileHandle, offset: u64, size: u32, reply: ReplyData) {
         let mut served = self.begin(event::FUSE_READ, request, ino);
         served.span.range(offset, u64::from(size));
         let pieces = answer!(served, reply, self.read_opened(request, (ino, file), offset, u64::from(size)));
@@ -244,18 +233,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         }
     }
 
-    fn write(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        file: FileHandle,
-        offset: u64,
-        data: &[u8],
-        _write_flags: WriteFlags,
-        flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
+    fn write(&self, request: &Request, ino: INodeNo, file: FileHandle, offset: u64, data: &[u8], flags: OpenFlags, reply: ReplyWrite) {
         let mut served = self.begin(event::FUSE_WRITE, request, ino);
         served.span.range(offset, data.len() as u64);
         let bulk = Bulk::Slices(vec![data]);
@@ -265,7 +243,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         reply.written(data.len() as u32);
     }
 
-    fn flush(&self, request: &Request, ino: INodeNo, _file: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
+    fn flush(&self, request: &Request, ino: INodeNo, owner: LockOwner, reply: ReplyEmpty) {
         let mut served = self.begin(event::FUSE_FLUSH, request, ino);
         refuse_if!(self.posix.is_dataset(), served, reply, Errno::ENOSYS);
         // Writes are at the servers when they return, and the servers know that this client has the
@@ -342,16 +320,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         }
     }
 
-    fn release(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        file: FileHandle,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        _flush: bool,
-        reply: ReplyEmpty,
-    ) {
+    fn release(&self, request: &Request, ino: INodeNo, file: FileHandle, reply: ReplyEmpty) {
         let mut served = self.begin(event::FUSE_RELEASE, request, ino);
         served.replies();
         reply.ok();
@@ -366,7 +335,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         self.reply_done(served, reply, result);
     }
 
-    fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+    fn opendir(&self, request: &Request, ino: INodeNo, reply: ReplyOpen) {
         let mut served = self.begin(event::FUSE_OTHER, request, ino);
         served.replies();
         let node = self.node(ino);
@@ -398,14 +367,14 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         reply.ok();
     }
 
-    fn releasedir(&self, request: &Request, ino: INodeNo, file: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
+    fn releasedir(&self, request: &Request, ino: INodeNo, file: FileHandle, reply: ReplyEmpty) {
         let mut served = self.begin(event::FUSE_OTHER, request, ino);
         self.posix.close_dir(file.0);
         served.replies();
         reply.ok();
     }
 
-    fn fsyncdir(&self, request: &Request, ino: INodeNo, _file: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+    fn fsyncdir(&self, request: &Request, ino: INodeNo, reply: ReplyEmpty) {
         let served = self.begin(event::FUSE_OTHER, request, ino);
         let result = self.run(self.posix.fsync_dir(self.node(ino)));
         self.reply_done(served, reply, result);

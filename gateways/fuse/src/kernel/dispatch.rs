@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use super::abi::{Fields, Malformed, opcode, time_of_parts};
 use super::answer::{
@@ -12,7 +11,7 @@ use super::answer::{
 };
 use super::filesystem::Filesystem;
 use super::request::{Pieces, Request};
-use super::types::{Errno, FileHandle, FileLock, INodeNo, LockOwner, OpenFlags, RenameFlags, TimeOrNow, WriteFlags};
+use super::types::{Errno, FileHandle, FileLock, INodeNo, LockOwner, OpenFlags, RenameFlags, TimeOrNow};
 
 /// Which attributes a SETATTR sets.
 mod set {
@@ -25,19 +24,8 @@ mod set {
     pub const FILE: u32 = 1 << 6;
     pub const ATIME_NOW: u32 = 1 << 7;
     pub const MTIME_NOW: u32 = 1 << 8;
-    pub const CTIME: u32 = 1 << 10;
 }
 
-/// A GETATTR names an open file.
-const GETATTR_FILE: u32 = 1;
-/// A read names the owner of locks.
-const READ_LOCK_OWNER: u32 = 1 << 1;
-/// A write does.
-const WRITE_LOCK_OWNER: u32 = 1 << 1;
-/// The release of a file is the last and flushes.
-const RELEASE_FLUSH: u32 = 1 << 0;
-/// The release of a file ends its BSD lock.
-const RELEASE_FLOCK: u32 = 1 << 1;
 /// An fsync of the data only.
 const FSYNC_DATA: u32 = 1;
 /// With an access control list the set-group-id bit goes.
@@ -69,10 +57,7 @@ fn serve<F: Filesystem>(fs: &F, answer: Answer, pieces: Pieces<'_>) -> Result<()
     let (mut fixed, mut rest) = (Fields(pieces.fixed), Fields(pieces.rest));
     match pieces.header.opcode {
         opcode::LOOKUP => fs.lookup(request, node, name(&mut rest)?, ReplyEntry(answer)),
-        opcode::GETATTR => {
-            let (flags, _, file) = (fixed.u32()?, fixed.u32()?, fixed.u64()?);
-            fs.getattr(request, node, (flags & GETATTR_FILE != 0).then_some(FileHandle(file)), ReplyAttr(answer));
-        }
+        opcode::GETATTR => fs.getattr(request, node, ReplyAttr(answer)),
         opcode::STATX => fs.statx(request, node, ReplyStatx(answer)),
         opcode::SETATTR => setattr(fs, request, node, fixed, ReplyAttr(answer))?,
         opcode::READLINK => fs.readlink(request, node, ReplyData(answer)),
@@ -111,39 +96,24 @@ fn serve<F: Filesystem>(fs: &F, answer: Answer, pieces: Pieces<'_>) -> Result<()
         }
         opcode::READ => {
             let at = ReadIn::parse(&mut fixed)?;
-            let owner = (at.marks & READ_LOCK_OWNER != 0).then_some(at.owner);
-            fs.read(request, node, at.file, at.offset, at.size, at.flags, owner, ReplyData(answer));
+            fs.read(request, node, at.file, at.offset, at.size, ReplyData(answer));
         }
         opcode::WRITE => {
             let at = ReadIn::parse(&mut fixed)?;
-            let owner = (at.marks & WRITE_LOCK_OWNER != 0).then_some(at.owner);
-            let data = rest.bytes(at.size as usize)?;
-            fs.write(request, node, at.file, at.offset, data, WriteFlags::from_bits(at.marks), at.flags, owner, ReplyWrite(answer));
+            fs.write(request, node, at.file, at.offset, rest.bytes(at.size as usize)?, at.flags, ReplyWrite(answer));
         }
         opcode::FLUSH => {
-            let (file, _, owner) = (FileHandle(fixed.u64()?), fixed.u64()?, LockOwner(fixed.u64()?));
-            fs.flush(request, node, file, owner, ReplyEmpty(answer));
+            let (_file, _, owner) = (fixed.u64()?, fixed.u64()?, LockOwner(fixed.u64()?));
+            fs.flush(request, node, owner, ReplyEmpty(answer));
         }
-        code @ (opcode::RELEASE | opcode::RELEASEDIR) => {
-            let (file, flags, marks) = (FileHandle(fixed.u64()?), OpenFlags(fixed.u32()? as i32), fixed.u32()?);
-            let owner = LockOwner(fixed.u64()?);
-            if code == opcode::RELEASEDIR {
-                fs.releasedir(request, node, file, flags, ReplyEmpty(answer));
-            } else {
-                let owner = (marks & (RELEASE_FLUSH | RELEASE_FLOCK) != 0).then_some(owner);
-                fs.release(request, node, file, flags, owner, marks & RELEASE_FLUSH != 0, ReplyEmpty(answer));
-            }
-        }
-        code @ (opcode::FSYNC | opcode::FSYNCDIR) => {
+        opcode::RELEASE => fs.release(request, node, FileHandle(fixed.u64()?), ReplyEmpty(answer)),
+        opcode::RELEASEDIR => fs.releasedir(request, node, FileHandle(fixed.u64()?), ReplyEmpty(answer)),
+        opcode::FSYNC => {
             let (file, data_only) = (FileHandle(fixed.u64()?), fixed.u32()? & FSYNC_DATA != 0);
-            let reply = ReplyEmpty(answer);
-            if code == opcode::FSYNC {
-                fs.fsync(request, node, file, data_only, reply);
-            } else {
-                fs.fsyncdir(request, node, file, data_only, reply);
-            }
+            fs.fsync(request, node, file, data_only, ReplyEmpty(answer));
         }
-        opcode::OPENDIR => fs.opendir(request, node, OpenFlags(fixed.u32()? as i32), ReplyOpen(answer)),
+        opcode::FSYNCDIR => fs.fsyncdir(request, node, ReplyEmpty(answer)),
+        opcode::OPENDIR => fs.opendir(request, node, ReplyOpen(answer)),
         code @ (opcode::READDIR | opcode::READDIRPLUS) => {
             let at = ReadIn::parse(&mut fixed)?;
             let reply = ReplyDirectory::new(answer, at.size as usize);
@@ -200,40 +170,33 @@ struct ReadIn {
     file: FileHandle,
     offset: u64,
     size: u32,
-    marks: u32,
-    owner: LockOwner,
     flags: OpenFlags,
 }
 
 impl ReadIn {
     fn parse(fixed: &mut Fields<'_>) -> Result<ReadIn, Malformed> {
-        Ok(ReadIn {
-            file: FileHandle(fixed.u64()?),
-            offset: fixed.u64()?,
-            size: fixed.u32()?,
-            marks: fixed.u32()?,
-            owner: LockOwner(fixed.u64()?),
-            flags: OpenFlags(fixed.u32()? as i32),
-        })
+        let (file, offset, size) = (FileHandle(fixed.u64()?), fixed.u64()?, fixed.u32()?);
+        let (_marks, _lock_owner) = (fixed.u32()?, fixed.u64()?);
+        Ok(ReadIn { file, offset, size, flags: OpenFlags(fixed.u32()? as i32) })
     }
 }
 
 fn setattr<F: Filesystem>(fs: &F, request: &Request, node: INodeNo, mut fixed: Fields<'_>, reply: ReplyAttr) -> Result<(), Malformed> {
     let (valid, _, file, size, _) = (fixed.u32()?, fixed.u32()?, fixed.u64()?, fixed.u64()?, fixed.u64()?);
-    let seconds = [fixed.u64()?, fixed.u64()?, fixed.u64()?];
-    let nanos = [fixed.u32()?, fixed.u32()?, fixed.u32()?];
+    let (seconds, _) = ([fixed.u64()?, fixed.u64()?], fixed.u64()?);
+    let (nanos, _) = ([fixed.u32()?, fixed.u32()?], fixed.u32()?);
     let (mode, _, uid, gid) = (fixed.u32()?, fixed.u32()?, fixed.u32()?, fixed.u32()?);
     let has = |bit: u32| valid & bit != 0;
-    let at = |which: usize| time_of_parts(seconds[which] as i64, nanos[which]).ok_or(Malformed);
     let time = |which: usize, bit: u32, now: u32| -> Result<Option<TimeOrNow>, Malformed> {
         match (has(bit), has(now)) {
             (false, _) => Ok(None),
             (true, true) => Ok(Some(TimeOrNow::Now)),
-            (true, false) => at(which).map(|time| Some(TimeOrNow::SpecificTime(time))),
+            (true, false) => {
+                let time = time_of_parts(seconds[which] as i64, nanos[which]).ok_or(Malformed)?;
+                Ok(Some(TimeOrNow::SpecificTime(time)))
+            }
         }
     };
-    let (atime, mtime) = (time(0, set::ATIME, set::ATIME_NOW)?, time(1, set::MTIME, set::MTIME_NOW)?);
-    let ctime: Option<SystemTime> = has(set::CTIME).then(|| at(2)).transpose()?;
     fs.setattr(
         request,
         node,
@@ -241,9 +204,8 @@ fn setattr<F: Filesystem>(fs: &F, request: &Request, node: INodeNo, mut fixed: F
         has(set::UID).then_some(uid),
         has(set::GID).then_some(gid),
         has(set::SIZE).then_some(size),
-        atime,
-        mtime,
-        ctime,
+        time(0, set::ATIME, set::ATIME_NOW)?,
+        time(1, set::MTIME, set::MTIME_NOW)?,
         has(set::FILE).then_some(FileHandle(file)),
         reply,
     );

@@ -3,7 +3,6 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::time::SystemTime;
 
 use super::answer::{
     ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen,
@@ -12,7 +11,7 @@ use super::answer::{
 use super::init::KernelConfig;
 use super::notify::Notifier;
 use super::request::Request;
-use super::types::{Errno, FileHandle, FileLock, INodeNo, LockOwner, OpenFlags, RenameFlags, TimeOrNow, WriteFlags};
+use super::types::{Errno, FileHandle, FileLock, INodeNo, LockOwner, OpenFlags, RenameFlags, TimeOrNow};
 
 macro_rules! operations {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $kind:ty),* $(,)?; $reply:ty);)*) => {$(
@@ -39,7 +38,7 @@ pub trait Filesystem: Send + Sync + 'static {
         /// Looks a name up.
         fn lookup(parent: INodeNo, name: &OsStr; ReplyEntry);
         /// Attributes.
-        fn getattr(ino: INodeNo, file: Option<FileHandle>; ReplyAttr);
+        fn getattr(ino: INodeNo; ReplyAttr);
         /// Attributes, and when the object was made.
         fn statx(ino: INodeNo; ReplyStatx);
         /// Changes attributes.
@@ -51,7 +50,6 @@ pub trait Filesystem: Send + Sync + 'static {
             size: Option<u64>,
             atime: Option<TimeOrNow>,
             mtime: Option<TimeOrNow>,
-            ctime: Option<SystemTime>,
             file: Option<FileHandle>;
             ReplyAttr
         );
@@ -78,42 +76,25 @@ pub trait Filesystem: Send + Sync + 'static {
         /// Makes a file without a name and opens it.
         fn tmpfile(parent: INodeNo, mode: u32, umask: u32, flags: i32; ReplyCreate);
         /// Reads.
-        fn read(
-            ino: INodeNo,
-            file: FileHandle,
-            offset: u64,
-            size: u32,
-            flags: OpenFlags,
-            owner: Option<LockOwner>;
-            ReplyData
-        );
+        fn read(ino: INodeNo, file: FileHandle, offset: u64, size: u32; ReplyData);
         /// Writes.
-        fn write(
-            ino: INodeNo,
-            file: FileHandle,
-            offset: u64,
-            data: &[u8],
-            write_flags: WriteFlags,
-            flags: OpenFlags,
-            owner: Option<LockOwner>;
-            ReplyWrite
-        );
+        fn write(ino: INodeNo, file: FileHandle, offset: u64, data: &[u8], flags: OpenFlags; ReplyWrite);
         /// A descriptor of the file was closed.
-        fn flush(ino: INodeNo, file: FileHandle, owner: LockOwner; ReplyEmpty);
+        fn flush(ino: INodeNo, owner: LockOwner; ReplyEmpty);
         /// All were. Nobody waits for the answer.
-        fn release(ino: INodeNo, file: FileHandle, flags: OpenFlags, owner: Option<LockOwner>, flush: bool; ReplyEmpty);
+        fn release(ino: INodeNo, file: FileHandle; ReplyEmpty);
         /// Makes changes of a file last.
         fn fsync(ino: INodeNo, file: FileHandle, datasync: bool; ReplyEmpty);
         /// Opens a directory.
-        fn opendir(ino: INodeNo, flags: OpenFlags; ReplyOpen);
+        fn opendir(ino: INodeNo; ReplyOpen);
         /// Lists a directory.
         fn readdir(ino: INodeNo, file: FileHandle, offset: u64; ReplyDirectory);
         /// As above, with attributes.
         fn readdirplus(ino: INodeNo, file: FileHandle, offset: u64; ReplyDirectoryPlus);
         /// All descriptors of a directory were closed.
-        fn releasedir(ino: INodeNo, file: FileHandle, flags: OpenFlags; ReplyEmpty);
+        fn releasedir(ino: INodeNo, file: FileHandle; ReplyEmpty);
         /// Makes changes of a directory last.
-        fn fsyncdir(ino: INodeNo, file: FileHandle, datasync: bool; ReplyEmpty);
+        fn fsyncdir(ino: INodeNo; ReplyEmpty);
         /// How full the file system is.
         fn statfs(ino: INodeNo; ReplyStatfs);
         /// Sets an extended attribute.

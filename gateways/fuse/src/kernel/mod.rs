@@ -31,7 +31,7 @@ pub use rings::Transport;
 pub use session::{KernelSession, SessionOptions};
 pub use types::{
     Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, INodeNo, InitFlags, InodeGeneration, LockOwner, OpenFlags, RenameFlags,
-    TimeOrNow, Ttls, WriteFlags,
+    TimeOrNow, Ttls,
 };
 
 /// What a thread of a test serves.

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use super::abi::{IN_HEADER_BYTES, Malformed, fixed_bytes, opcode};
 use super::answer::{
@@ -17,7 +17,7 @@ use super::request::{Pieces, Request};
 use super::test_service;
 use super::types::{
     Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, INodeNo, InodeGeneration, LockOwner, OpenFlags, RenameFlags, TimeOrNow,
-    Ttls, WriteFlags,
+    Ttls,
 };
 
 /// Writes down what it is asked.
@@ -69,11 +69,10 @@ impl Filesystem for Recorder {
         size: Option<u64>,
         atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
-        ctime: Option<SystemTime>,
         file: Option<FileHandle>,
         reply: ReplyAttr,
     ) {
-        self.heard(format!("setattr {} {mode:?} {uid:?} {gid:?} {size:?} {atime:?} {mtime:?} {ctime:?} {file:?}", ino.0));
+        self.heard(format!("setattr {} {mode:?} {uid:?} {gid:?} {size:?} {atime:?} {mtime:?} {file:?}", ino.0));
         reply.attr(&Duration::ZERO, &attr(ino.0));
     }
 
@@ -102,34 +101,13 @@ impl Filesystem for Recorder {
         reply.created(Ttls::default(), &attr(8), InodeGeneration(0), FileHandle(7), FopenFlags::empty());
     }
 
-    fn read(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        file: FileHandle,
-        at: u64,
-        size: u32,
-        _: OpenFlags,
-        owner: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        self.heard(format!("read {} {at} {size} {owner:?}", file.0));
+    fn read(&self, _: &Request, _: INodeNo, file: FileHandle, at: u64, size: u32, reply: ReplyData) {
+        self.heard(format!("read {} {at} {size}", file.0));
         reply.data(b"abc");
     }
 
-    fn write(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        file: FileHandle,
-        at: u64,
-        data: &[u8],
-        _: WriteFlags,
-        _: OpenFlags,
-        owner: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        self.heard(format!("write {} {at} {data:?} {owner:?}", file.0));
+    fn write(&self, _: &Request, _: INodeNo, file: FileHandle, at: u64, data: &[u8], flags: OpenFlags, reply: ReplyWrite) {
+        self.heard(format!("write {} {at} {data:?} {}", file.0, flags.0));
         reply.written(data.len() as u32);
     }
 
@@ -210,9 +188,9 @@ fn names_and_numbers_are_found_where_the_kernel_puts_them() {
     assert_eq!(body[128..], [longs(&[6]), words(&[0, 0])].concat());
     let (heard, _, body) = ask(opcode::TMPFILE, &words(&[0o101, 0o640, 0o22, 0]), b"/\0");
     assert_eq!((heard.as_str(), body.len()), ("tmpfile 2 640 22 65", 144));
-    let fixed = [longs(&[5, 4096]), words(&[3, 2]), longs(&[99]), words(&[0, 0])].concat();
-    assert_eq!(ask(opcode::READ, &fixed, &[]), ("read 5 4096 3 Some(LockOwner(99))".into(), 0, b"abc".to_vec()));
-    assert_eq!(ask(opcode::WRITE, &fixed, b"xyz"), ("write 5 4096 [120, 121, 122] Some(LockOwner(99))".into(), 0, words(&[3, 0])));
+    let fixed = [longs(&[5, 4096]), words(&[3, 2]), longs(&[99]), words(&[1, 0])].concat();
+    assert_eq!(ask(opcode::READ, &fixed, &[]), ("read 5 4096 3".into(), 0, b"abc".to_vec()));
+    assert_eq!(ask(opcode::WRITE, &fixed, b"xyz"), ("write 5 4096 [120, 121, 122] 1".into(), 0, words(&[3, 0])));
     let (_, _, body) = ask(opcode::READDIR, &[longs(&[5, 0]), words(&[32, 0]), longs(&[0]), words(&[0, 0])].concat(), &[]);
     assert_eq!(body.len(), 32);
     assert_eq!(ask(opcode::GETXATTR, &words(&[0, 0]), b"user.k\0"), ("getxattr \"user.k\" 0".into(), 0, words(&[9, 0])));
@@ -232,15 +210,14 @@ fn only_what_is_marked_is_set() {
         let times = longs(&[11, (-12i64) as u64, 13]);
         [words(&[valid, 0]), longs(&[5, 600, 0]), times, words(&[1, 2, 3, 0o4755, 0, 7, 8, 0])].concat()
     };
-    assert_eq!(ask(opcode::SETATTR, &fixed(0), &[]).0, "setattr 2 None None None None None None None None");
+    assert_eq!(ask(opcode::SETATTR, &fixed(0), &[]).0, "setattr 2 None None None None None None None");
     let all = ask(opcode::SETATTR, &fixed(0b100_0111_1111), &[]).0;
     let mtime = UNIX_EPOCH - Duration::from_secs(12) + Duration::from_nanos(2);
     let expected = format!(
-        "setattr 2 Some({}) Some(7) Some(8) Some(600) {:?} {:?} {:?} Some(FileHandle(5))",
+        "setattr 2 Some({}) Some(7) Some(8) Some(600) {:?} {:?} Some(FileHandle(5))",
         0o4755,
         Some(TimeOrNow::SpecificTime(UNIX_EPOCH + Duration::new(11, 1))),
-        Some(TimeOrNow::SpecificTime(mtime)),
-        Some(UNIX_EPOCH + Duration::new(13, 3))
+        Some(TimeOrNow::SpecificTime(mtime))
     );
     assert_eq!(all, expected);
     let now = ask(opcode::SETATTR, &fixed(1 << 4 | 1 << 5 | 1 << 7 | 1 << 8), &[]).0;

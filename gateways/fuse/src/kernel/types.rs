@@ -221,18 +221,6 @@ flags! {
 }
 
 flags! {
-    /// What is special about a write.
-    WriteFlags: u32 {
-        /// From the page cache: who wrote is not known.
-        FUSE_WRITE_CACHE = 0,
-        /// The lock owner is known.
-        FUSE_WRITE_LOCKOWNER = 1,
-        /// Set-id bits are to be cleared.
-        FUSE_WRITE_KILL_SUIDGID = 2,
-    }
-}
-
-flags! {
     /// What kernel and file system can do, agreed upon once.
     InitFlags: u64 {
         /// Reads of one file at once.
