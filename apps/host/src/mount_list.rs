@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
-use weft_base::{ClusterMap, FsId, ServerId, Status};
+use weft_base::{ClusterMap, FsId, Status};
 use weft_wire::ops::MountErrorRow;
 
 use crate::command_socket;
@@ -212,9 +212,8 @@ pub struct SeenErrors {
 impl ListedMount {
     /// The errors of servers that the mount has seen; none if it does not answer.
     pub fn errors(&self, map: &ClusterMap) -> Vec<SeenErrors> {
-        let name = |server: ServerId| map.server(server).map_or_else(|| server.to_string(), |entry| entry.name.clone());
         let seen = |row: MountErrorRow| SeenErrors {
-            server: row.server.map(name).unwrap_or_default(),
+            server: row.server.map(|server| map.name(server)).unwrap_or_default(),
             reason: Status::from_code(row.status).text().to_string(),
             count: row.count,
         };

@@ -33,4 +33,4 @@ mod sys;
 
 pub use child::{Server, ServerRole, ServerSpawner, serve_child};
 pub use measure::{Measured, Reps};
-pub use run::{CeilingRow, Ceilings, Options, Skipped, run_all, run_all_with};
+pub use run::{CeilingRow, Ceilings, Options, Skipped, run_all};

@@ -26,11 +26,6 @@ impl Reps {
         Self::new(Duration::from_millis(300), 3)
     }
 
-    /// Three repetitions of 40 ms: the order of magnitude only.
-    pub const fn quick() -> Self {
-        Self::new(Duration::from_millis(40), 3)
-    }
-
     pub(crate) fn runs(&self) -> usize {
         self.count.max(1)
     }

@@ -83,20 +83,13 @@ impl Options {
     }
 }
 
-/// Measures all ceilings of this machine; the disk's in `dir`, in files that are removed again.
+/// Measures all ceilings of this machine and tells each row as soon as it is there; the disk's in
+/// `dir`, in files that are removed again.
 ///
 /// # Errors
 /// When a measurement fails that every machine allows. What only some machines allow (FUSE, direct
 /// I/O) is listed in [`Ceilings::skipped`] instead.
-pub fn run_all(dir: &Path, options: &Options) -> Result<Ceilings> {
-    run_all_with(dir, options, |_| ())
-}
-
-/// [`run_all`], telling each row as soon as it is there.
-///
-/// # Errors
-/// As [`run_all`].
-pub fn run_all_with(dir: &Path, options: &Options, on_row: impl FnMut(&CeilingRow)) -> Result<Ceilings> {
+pub fn run_all(dir: &Path, options: &Options, on_row: impl FnMut(&CeilingRow)) -> Result<Ceilings> {
     let mut run = Run { options, on_row, result: Ceilings::default() };
     if options.wants("cpu") {
         run.cpu()?;
@@ -404,7 +397,7 @@ mod tests {
         let mut options = Options::new(ServerSpawner::Thread);
         options.reps = Reps::new(Duration::from_millis(2), 1);
         let mut told = 0;
-        let all = run_all_with(dir.path(), &options, |_| told += 1).expect("all machines allow this");
+        let all = run_all(dir.path(), &options, |_| told += 1).expect("all machines allow this");
         assert_eq!(told, all.rows.len());
         let mut names: Vec<&str> = all.rows.iter().map(|row| row.name.as_str()).collect();
         names.sort_unstable();
@@ -435,7 +428,7 @@ mod tests {
         let mut options = Options::new(ServerSpawner::Thread);
         options.reps = Reps::new(Duration::from_millis(1), 1);
         options.only = vec!["cpu".into()];
-        let rows = run_all(dir.path(), &options).expect("the processor is there").rows;
+        let rows = run_all(dir.path(), &options, |_| ()).expect("the processor is there").rows;
         assert!(!rows.is_empty() && rows.iter().all(|row| row.name.starts_with("cpu.")));
     }
 }

@@ -84,11 +84,6 @@ impl Strips {
         self.shares.len() as u16
     }
 
-    /// Bytes of the file in one round over the list.
-    pub fn round_bytes(&self) -> u64 {
-        self.round_bytes
-    }
-
     /// Where a byte of the file lies.
     pub(crate) fn place(&self, offset: u64) -> Place {
         let (round, within) = (offset / self.round_bytes, offset % self.round_bytes);
@@ -186,7 +181,7 @@ pub(crate) mod tests {
         let strips = Strips::parse("strips:0:64K;1:131072;0:1M").unwrap();
         assert_eq!(strips.to_string(), "strips:0:65536;1:131072;0:1048576");
         assert_eq!(Strips::parse(&strips.to_string()), Ok(strips.clone()));
-        assert_eq!((strips.width(), strips.round_bytes()), (2, 65536 + 131072 + (1 << 20)));
+        assert_eq!((strips.width(), strips.round_bytes), (2, 65536 + 131072 + (1 << 20)));
         assert_eq!(Strips::parse("strips:0:4096; 1:4096;").map(|strips| strips.width()), Ok(2), "as PVFS2 takes it");
         let many = |count: usize| format!("strips:{}", (0..count).map(|index| format!("{index}:4096")).collect::<Vec<_>>().join(";"));
         assert_eq!(Strips::parse(&many(STRIPS_MAX)).map(|strips| strips.width()), Ok(256));

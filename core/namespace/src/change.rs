@@ -340,12 +340,6 @@ impl Record {
         self.changes.is_empty()
     }
 
-    /// Empties it for the next operation, keeping its memory.
-    pub fn clear(&mut self) {
-        self.changes.clear();
-        self.open = None;
-    }
-
     /// Appends the encoding: version, then the changes to the end.
     pub fn encode(&self, out: &mut Vec<u8>) {
         encode(&self.changes, out);

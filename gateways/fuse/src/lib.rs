@@ -241,15 +241,6 @@ impl MountedFs {
     pub fn unmounter(&self) -> Unmounter {
         Unmounter { mountpoint: self.mountpoint.clone() }
     }
-
-    /// Unmounts and waits until everything is closed.
-    ///
-    /// # Errors
-    /// If it cannot be unmounted.
-    pub fn unmount(self) -> io::Result<()> {
-        self.unmounter().unmount()?;
-        self.wait()
-    }
 }
 
 /// Unmounts one mount.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use weft_ceiling::{Options, Reps, run_all_with};
+use weft_ceiling::{Options, Reps, run_all};
 use weft_host::output::print_as;
 use weft_host::units::seconds;
 
@@ -55,7 +55,7 @@ impl Args {
         options.only = self.only;
         let dir = self.dir.unwrap_or_else(std::env::temp_dir);
         let show = std::io::stderr().is_terminal();
-        let all = run_all_with(&dir, &options, |row| {
+        let all = run_all(&dir, &options, |row| {
             if show {
                 weft_host::output::tell_plainly(&row.to_string());
             }

@@ -33,7 +33,7 @@ impl Unit {
         }
     }
 
-    /// The unit behind an axis' name: `(s)`. Empty if the numbers carry it, or need none.
+    /// What the steps of an axis are powers of.
     pub(crate) fn base(self) -> f64 {
         if self == Unit::Bytes { 2.0 } else { 10.0 }
     }

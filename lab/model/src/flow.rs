@@ -176,11 +176,6 @@ impl Lock {
         self.clock.pass(nanos).await;
         self.release();
     }
-
-    /// Flows that wait.
-    pub fn waiting(&self) -> usize {
-        self.waiting.borrow().len()
-    }
 }
 
 /// Open or shut; all flows that find it shut go on when it opens.

@@ -204,7 +204,7 @@ pub fn calibrate(dir: Option<&Path>, common: &Common, stop: &Stop, mut tell: imp
     options.reps = Reps::new(CEILING_TIME, 3);
     options.only = ["cpu", "rpc", "disk"].map(String::from).to_vec();
     let place = dir.map_or_else(std::env::temp_dir, Path::to_path_buf);
-    let ceilings = weft_ceiling::run_all_with(&place, &options, |_| ())?;
+    let ceilings = weft_ceiling::run_all(&place, &options, |_| ())?;
     stop.check()?;
     let mut machine = start(&Primitives::of(&ceilings)?);
     // Plans of the program itself: what a folder has under these names says nothing about probes.

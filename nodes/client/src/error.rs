@@ -32,11 +32,6 @@ impl Error {
         matches!(self.status, Status::NotFound | Status::Stale)
     }
 
-    /// The Linux errno that programs see.
-    pub fn errno(&self) -> i32 {
-        self.status.errno()
-    }
-
     /// The error in full for people: with the server's name and address from the map, and what to
     /// do about it if that is known.
     pub fn explain(&self, map: &ClusterMap) -> String {

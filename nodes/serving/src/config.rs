@@ -56,7 +56,7 @@ impl ServingConfig {
     pub fn new(server: ServerId, map: ClusterMap, key: ClusterKey) -> ServingConfig {
         ServingConfig {
             server,
-            name: map.server(server).map_or_else(|| server.to_string(), |entry| entry.name.clone()),
+            name: map.name(server),
             map,
             key,
             create: false,

@@ -142,22 +142,6 @@ impl Latency {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// What came since `before`, an earlier state of this distribution. The smallest and largest
-    /// entry are known only as bounds of slots.
-    pub fn since(&self, before: &Latency) -> Latency {
-        let mut since = Latency::default();
-        for (slot, (now, then)) in self.slots.iter().zip(&before.slots).enumerate() {
-            let entry = Slot { count: now.count.saturating_sub(then.count), sum_ns: now.sum_ns.saturating_sub(then.sum_ns) };
-            since.slots[slot] = entry;
-            if entry.count > 0 {
-                let (from, to) = slot_bounds_ns(slot);
-                since.min_ns = since.min_ns.min(from.max(self.min_ns));
-                since.max_ns = to.saturating_sub(1).min(self.max_ns);
-            }
-        }
-        since
-    }
-
     /// The slots: below, the 50 bins, above.
     pub fn slots(&self) -> &[Slot; SLOTS] {
         &self.slots
@@ -347,7 +331,7 @@ mod tests {
         }
 
         #[test]
-        fn merged_is_recorded_together_and_since_takes_it_apart(
+        fn merged_is_recorded_together(
             a in prop::collection::vec(0u64..1_000_000_000, 0..200),
             b in prop::collection::vec(0u64..1_000_000_000, 0..200),
         ) {
@@ -355,7 +339,6 @@ mod tests {
             let mut merged = of(&a);
             merged.merge(&of(&b));
             prop_assert_eq!(merged, of(&[a.clone(), b.clone()].concat()));
-            prop_assert_eq!(merged.since(&of(&a)).slots, of(&b).slots);
         }
 
         /// A quantile lies in the slot of the true entry, so it is wrong by a slot's width at most.

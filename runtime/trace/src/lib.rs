@@ -28,8 +28,8 @@ pub use event::{EventId, EventKind, EventTable};
 pub use mask::{Mask, is_any_on, is_on};
 pub use record::TraceRecord;
 pub use recorder::{
-    Context, LANE_NONE, LANES, OpenSpan, OpenStagedSpan, Recorder, context, counters, mark, name, note_error, note_way, now, operation,
-    process_tracer, set_context, set_process_tracer, set_recorder, span, staged_span, staged_span_since, take_leaving, within,
+    Context, LANE_NONE, LANES, OpenSpan, OpenStagedSpan, Recorder, context, counters, name, note_error, note_way, now, operation,
+    set_context, set_process_tracer, set_recorder, span, staged_span, staged_span_since, take_leaving, within,
 };
 pub use request::{RequestKey, request_key};
 pub use stage::Stage;

@@ -81,7 +81,6 @@ impl Args {
 
 fn row(fs: &Fs, path: &[u8], attr: &Attr) -> Result<Row> {
     let map = fs.client.map();
-    let name = |id| map.server(id).map_or_else(|| format!("{id}"), |entry| entry.name.clone());
     let width = if attr.kind == FileKind::File && !attr.is_inline() { u32::from(attr.layout.width) } else { 0 };
     let strips = match attr.layout.is_varstrip() {
         true => Some(fs.run_at(path, fs.client.strips(attr.handle, &attr.layout))?.to_string()),
@@ -91,7 +90,7 @@ fn row(fs: &Fs, path: &[u8], attr: &Attr) -> Result<Row> {
         FileKind::Directory => fs.run_at(path, fs.client.servers_of_names(attr.handle))?,
         _ => Vec::new(),
     };
-    let names_on = if names_on.len() > 1 { names_on.into_iter().map(name).collect() } else { Vec::new() };
+    let names_on = if names_on.len() > 1 { names_on.into_iter().map(|id| map.name(id)).collect() } else { Vec::new() };
     Ok(Row {
         path: format!("{}:{}", fs.name, String::from_utf8_lossy(path)),
         handle: attr.handle.to_string(),
@@ -108,11 +107,11 @@ fn row(fs: &Fs, path: &[u8], attr: &Attr) -> Result<Row> {
         atime_ns: attr.atime.0,
         mtime_ns: attr.mtime.0,
         ctime_ns: attr.ctime.0,
-        metadata_server: name(attr.handle.server()),
+        metadata_server: map.name(attr.handle.server()),
         stripe_bytes: attr.layout.stripe_bytes,
         strips,
         data_servers: (0..width)
-            .map(|index| map.data_server(&attr.layout, index).map_or_else(|_| "a server that is not known yet".into(), name))
+            .map(|index| map.data_server(&attr.layout, index).map_or_else(|_| "a server that is not known yet".into(), |id| map.name(id)))
             .collect(),
         names_on,
     })

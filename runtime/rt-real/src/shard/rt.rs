@@ -12,7 +12,7 @@ use weft_wire::{Frame, Header};
 use super::executor::{Executor, Timers};
 use super::net::Net;
 use super::peers::{Next, Peer};
-use super::{LimitedLog, RealDisk, ShardConfig};
+use super::{RealDisk, ShardConfig};
 use crate::address::Address;
 use crate::handshake::{Introduction, dial_any};
 use crate::offload::Offload;
@@ -62,17 +62,6 @@ impl ShardRt {
 
     pub(crate) fn parts(&self) -> &Parts {
         &self.0
-    }
-
-    /// Which server this is.
-    pub fn server(&self) -> ServerId {
-        self.0.config.server
-    }
-
-    /// Writes a line for people; too many lines are left out.
-    pub fn log(&self, line: &str) {
-        let log: &mut LimitedLog = &mut self.0.net.borrow_mut().log;
-        log.line(line);
     }
 
     /// True once a stop was asked for; the server ends with the present turn.

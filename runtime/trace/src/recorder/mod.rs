@@ -106,11 +106,6 @@ pub fn set_process_tracer(tracer: Option<&Tracer>) {
     CHANGES.fetch_add(1, Ordering::Release);
 }
 
-/// The tracer of the process, if there is one.
-pub fn process_tracer() -> Option<Tracer> {
-    PROCESS.lock().expect("no code panics while it holds this lock").clone()
-}
-
 /// Makes `recorder` the current one of this thread and returns the one before; each keeps its
 /// running operation. A simulator calls it before it runs a node.
 pub fn set_recorder(recorder: Option<Rc<Recorder>>) -> Option<Rc<Recorder>> {
@@ -150,13 +145,6 @@ fn with<T>(f: impl FnOnce(&Recorder) -> T) -> Option<T> {
 pub fn counters(event: EventId, gauges: [u64; 5]) {
     if is_on(event) {
         write(event, Body::Counter(gauges));
-    }
-}
-
-/// Records a point in time.
-pub fn mark(event: EventId, value: u64, label: &str) {
-    if is_on(event) {
-        write(event, Body::Mark { value, label: record::padded(label) });
     }
 }
 
