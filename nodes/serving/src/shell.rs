@@ -259,16 +259,11 @@ impl<R: ServerRuntime> Shell<R> {
             fs_name: map.fs_name.clone(),
             server: identity.server,
             name: identity.name.clone(),
-            owns_root: false,
             engine: identity.engine.name().into(),
             durability: identity.durability.get().name().into(),
             state: "serving".into(),
             uptime_ms: self.rt.now().since(self.started) / MILLISECOND,
             boot: identity.boot,
-            objects: 0,
-            used_bytes: 0,
-            capacity_bytes: 0,
-            free_bytes: 0,
             requests: self.counts.requests.get(),
             received_bytes: usage.received_bytes,
             sent_bytes: usage.sent_bytes,
@@ -276,9 +271,8 @@ impl<R: ServerRuntime> Shell<R> {
             turns: self.counts.turns.get(),
             journal_writes: journal.writes,
             journal_syncs: journal.syncs,
-            disk: None,
             device: disk.device(),
-            device_free_bytes: 0,
+            ..ServerInfo::default()
         }
     }
 }

@@ -149,20 +149,7 @@ mod tests {
             state: "serving".into(),
             uptime_ms: 1,
             boot: 1,
-            objects: 0,
-            used_bytes: 0,
-            capacity_bytes: 0,
-            free_bytes: 0,
-            requests: 0,
-            received_bytes: 0,
-            sent_bytes: 0,
-            cpu_us: 0,
-            turns: 0,
-            journal_writes: 0,
-            journal_syncs: 0,
-            disk: None,
-            device: 0,
-            device_free_bytes: 0,
+            ..ServerInfo::default()
         }
     }
 

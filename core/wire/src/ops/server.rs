@@ -10,6 +10,7 @@ wire_struct! {
     pub struct PingRequest {}
 
     /// What a server says of itself.
+    #[derive(Default)]
     pub struct ServerInfo {
         /// Its file system.
         pub fs_id: FsId,

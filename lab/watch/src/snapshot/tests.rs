@@ -19,16 +19,10 @@ pub fn reply(id: ServerId, boot: u32, creates: u64, written_bytes: u64) -> LiveR
         used_bytes: 4096,
         capacity_bytes: 1000,
         free_bytes: 250,
-        requests: 0,
-        received_bytes: 0,
-        sent_bytes: 0,
         cpu_us: creates * 100,
-        turns: 0,
         journal_writes: 3,
         journal_syncs: 2,
-        disk: None,
-        device: 0,
-        device_free_bytes: 0,
+        ..ServerInfo::default()
     };
     let slots = vec![LatencySlot { slot: 2, count: creates }];
     let create = OperationUse { op: Op::Create.code(), count: creates, failed: 1, total_ns: creates * 3000, slots };

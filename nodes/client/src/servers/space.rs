@@ -44,41 +44,12 @@ impl DataSpace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_base::{FsId, ServerId};
-
-    fn plain(server: ServerId) -> ServerInfo {
-        ServerInfo {
-            fs_id: FsId(1),
-            fs_name: String::new(),
-            server,
-            name: String::new(),
-            owns_root: false,
-            engine: String::new(),
-            durability: String::new(),
-            state: String::new(),
-            uptime_ms: 0,
-            boot: 1,
-            objects: 0,
-            used_bytes: 0,
-            capacity_bytes: 0,
-            free_bytes: 0,
-            requests: 0,
-            received_bytes: 0,
-            sent_bytes: 0,
-            cpu_us: 0,
-            turns: 0,
-            journal_writes: 0,
-            journal_syncs: 0,
-            disk: None,
-            device: 0,
-            device_free_bytes: 0,
-        }
-    }
+    use weft_base::ServerId;
 
     fn info(server: u16, device: u64, used_bytes: u64, free_bytes: u64, device_free_bytes: u64) -> ServerInfo {
         let server = ServerId::data(server);
         let capacity_bytes = used_bytes + free_bytes;
-        ServerInfo { server, device, used_bytes, free_bytes, capacity_bytes, device_free_bytes, ..plain(server) }
+        ServerInfo { server, device, used_bytes, free_bytes, capacity_bytes, device_free_bytes, ..ServerInfo::default() }
     }
 
     #[test]
