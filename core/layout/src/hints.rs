@@ -163,8 +163,8 @@ pub struct Hints {
     pub no_metafile: bool,
     /// `presplit`: a number of servers; `all` is [`PRESPLIT_MAX`].
     pub presplit: Option<u16>,
-    /// `inline_limit` in bytes; 0: off.
-    pub inline_limit: u32,
+    /// `inline_limit` in bytes; 0: off, whatever the file system has.
+    pub inline_limit: Option<u32>,
 }
 
 /// Most servers over which the names of one directory are spread.
@@ -212,7 +212,7 @@ impl Hints {
                 self.presplit = Some(servers.filter(|servers| (1..=PRESPLIT_MAX).contains(servers)).ok_or(BadHint::Presplit)?);
             }
             HintName::InlineLimit => {
-                self.inline_limit = decimal(text).filter(|bytes| *bytes <= INLINE_BYTES_MAX).ok_or(BadHint::InlineLimit)?;
+                self.inline_limit = Some(decimal(text).filter(|bytes| *bytes <= INLINE_BYTES_MAX).ok_or(BadHint::InlineLimit)?);
             }
         }
         Ok(())

@@ -83,7 +83,7 @@ mod tests {
             (who(0, 0, &[]), 0o666, EXECUTE, false),
             (who(0, 0, &[]), 0o001, EXECUTE, true),
         ];
-        let state = State::new(Settings { server: ServerId(0), name_key: NameKey([1; 16]), xattr_bytes_max: 0 });
+        let state = State::new(Settings { server: ServerId(0), name_key: NameKey([1; 16]), xattr_bytes_max: 0, inline_limit: 0 });
         let may_access = |who: &Credentials, inode: &Inode, wanted| state.may_access(who, Handle(9), inode, wanted);
         for (who, mode, wanted, expected) in table {
             assert_eq!(may_access(&who, &inode(mode), wanted).is_ok(), expected, "{who:?} {mode:o} {wanted}");

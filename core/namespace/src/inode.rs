@@ -57,9 +57,14 @@ impl InodeFlags {
     pub fn is_delayed(self) -> bool {
         self.has(InodeFlags::DELAYED) && !self.has(InodeFlags::HAS_DATA)
     }
-    /// It is like any file that is written to; its writer may have brought data already.
-    pub fn not_delayed(self) -> InodeFlags {
-        if self.is_delayed() { self.with(InodeFlags::HAS_DATA) } else { self }
+    /// It is like any file that is written to, by somebody who appends as if alone or does not; its
+    /// writer may have brought data already.
+    pub fn not_delayed(self, appends: bool) -> InodeFlags {
+        match self.is_delayed() {
+            true if appends => self.with(InodeFlags::HAS_DATA),
+            true => self.with(InodeFlags::HAS_DATA).without(InodeFlags::APPENDING),
+            false => self,
+        }
     }
     /// True if there may be datafiles of it.
     pub fn may_have_data(self) -> bool {

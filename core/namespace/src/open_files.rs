@@ -48,7 +48,8 @@ impl State {
     pub fn may_be_excluded(&self, client: ClientId, handle: Handle, rights: Rights) -> bool {
         let Some(inode) = self.peek(handle) else { return false };
         let had = self.opened_by(client, handle).map_or(Rights::default(), |(rights, _)| rights);
-        if had.contains(Rights::APPEND) && had.contains(rights) {
+        // Who delays what it writes is alone with the file.
+        if had.contains(Rights::DELAY) || had.contains(Rights::APPEND) && had.contains(rights) {
             return false;
         }
         let appends = rights.contains(Rights::APPEND) && self.may_be_written(handle);

@@ -33,6 +33,8 @@ pub struct Settings {
     /// What the extended attributes of all objects of this server may take in memory, about, in
     /// bytes.
     pub xattr_bytes_max: u64,
+    /// What directories without the hint `inline_limit` have in its place, in bytes; 0: off.
+    pub inline_limit: u32,
 }
 
 /// Circumstances of one request.

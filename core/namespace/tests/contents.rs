@@ -4,10 +4,12 @@ mod common;
 
 use bytes::Bytes;
 use common::*;
-use weft_base::{Credentials, FileKind, Handle, MODE_INLINE, ROOT_HANDLE, Result, Status, WallTime};
-use weft_namespace::{ContentPlace, InodeFlags, MovePlan, Record, State, told};
+use weft_base::{Credentials, DataTime, FileKind, Handle, MODE_INLINE, ROOT_HANDLE, Result, Status, WallTime};
+use weft_namespace::{ContentPlace, InodeFlags, MovePlan, Record, Settings, State, told};
 use weft_wire::Rights;
-use weft_wire::ops::{ChangeKind, CreateReply, CreateRequest, OpenRequest, SetAttrRequest, SetTime, SetXattrRequest};
+use weft_wire::ops::{
+    ChangeKind, CloseRequest, CreateReply, CreateRequest, OpenRequest, SetAttrRequest, SetTime, SetXattrRequest, Written,
+};
 
 fn with(file: &str, content: &[u8]) -> CreateRequest {
     CreateRequest { exclusive: false, open: Rights::WRITE, content: Some(Bytes::copy_from_slice(content)), ..create(ROOT_HANDLE, file) }
@@ -27,12 +29,34 @@ fn is_in(reply: &CreateReply) -> bool {
 /// With room for so many blocks of contents.
 fn machine(limit: &str, blocks: u64) -> Machine {
     let mut m = Machine::new();
-    let (value, who) = (name(limit), Credentials::ROOT);
-    let (create_only, replace_only) = (false, false);
-    let request = SetXattrRequest { handle: ROOT_HANDLE, name: name("user.weft.inline_limit"), value, who, create_only, replace_only };
-    m.change(|state, cx, record| state.prepare_set_xattr(cx, &request, record)).unwrap();
+    set_limit(&mut m, ROOT_HANDLE, limit);
     m.state.keep_contents(blocks + 1).unwrap();
     m
+}
+
+fn set_limit(m: &mut Machine, handle: Handle, limit: &str) {
+    let (value, who) = (name(limit), Credentials::ROOT);
+    let (create_only, replace_only) = (false, false);
+    let request = SetXattrRequest { handle, name: name("user.weft.inline_limit"), value, who, create_only, replace_only };
+    m.change(|state, cx, record| state.prepare_set_xattr(cx, &request, record)).unwrap();
+}
+
+#[test]
+fn the_limit_of_the_file_system_counts_where_no_hint_does() {
+    let mut m = Machine::with(Settings { inline_limit: 5000, ..settings() });
+    m.state.keep_contents(16).unwrap();
+    assert!(m.attr(ROOT_HANDLE).bare, "it is no attribute of a directory");
+    let new = put(&mut m, &with("small", b"bytes")).unwrap();
+    let long = put(&mut m, &with("long", &[1; 5001])).unwrap();
+    assert!(is_in(&new) && !is_in(&long));
+    // A directory that has it off, and one that is made in it.
+    let outer = m.mkdir(ROOT_HANDLE, "off").unwrap();
+    set_limit(&mut m, outer, "0");
+    let inner = m.mkdir(outer, "below").unwrap();
+    for dir in [outer, inner] {
+        let file = put(&mut m, &CreateRequest { at: at(dir), ..with("small", b"bytes") }).unwrap();
+        assert!(!is_in(&file));
+    }
 }
 
 fn content(state: &State, handle: Handle) -> Result<Option<Bytes>> {
@@ -81,6 +105,18 @@ fn what_fits_stays_and_is_told_as_closed() {
     assert!(!put(&mut m, &pipe).unwrap().state.unwrap().attr.is_inline());
     assert_eq!(put(&mut m, &CreateRequest { exclusive: true, ..with("f", b"x") }), Err(Status::Exists));
     assert_eq!(put(&mut m, &CreateRequest { who: user(5, 5), ..with("f", b"x") }), Err(Status::AccessDenied));
+}
+
+/// Who has not even opened it says that it has written to it.
+#[test]
+fn writes_that_nobody_can_have_made_are_refused() {
+    let mut m = machine("5000", 16);
+    let file = put(&mut m, &with("f", b"bytes")).unwrap().handle;
+    let mtime = DataTime { epoch: 0, at: WallTime(5000) };
+    let written = Some(Written { end_bytes: 1 << 40, mtime, truncate_epoch: m.attr(file).truncate_epoch });
+    let close = CloseRequest { handle: file, open_sequence: 1, keeps: Rights::default(), written };
+    let closed = m.change(|state, cx, record| state.prepare_close(cx, &close, record));
+    assert_eq!((closed, m.attr(file).size), (Err(Status::CapabilityRefused), 5));
 }
 
 #[test]

@@ -92,7 +92,8 @@ fn who_asks_for_it_waits_and_its_client_is_asked_back() {
     let back = CloseRequest { keeps, written: None, ..close(handle, 0, 0) };
     m.change(|state, cx, record| state.prepare_close(cx, &back, record)).unwrap();
     as_other(&mut m, |m| assert!(m.look(|state, cx| state.getattr(cx, handle)).unwrap().ask_data.is_some()));
-    assert!(m.state.peek(handle).unwrap().flags.has(InodeFlags::HAS_DATA));
+    let flags = m.state.peek(handle).unwrap().flags;
+    assert!(flags.has(InodeFlags::HAS_DATA) && !flags.has(InodeFlags::APPENDING), "nobody appends: others may open it after a restart");
     let whole = CloseRequest { open_sequence: 7, ..close(handle, 4, 2000) };
     assert_eq!(close_with(&mut m, &whole, b"late"), Err(Status::CapabilityRefused));
 }
@@ -205,6 +206,17 @@ fn a_restart_waits_for_its_client() {
     assert_eq!(close_with(&mut m, &close(lost, 7, now), b"content"), Err(Status::CapabilityRefused));
     // What a close has ended is not reclaimed by what was sent before it.
     assert_eq!(m.state.reclaimable(ME, kept, delays.with(Rights::READ)), Rights::READ);
+}
+
+/// After a power cut, when it is not known who had what open: a new file was opened by nobody else.
+#[test]
+fn its_client_asks_once_more_while_the_server_waits_for_others() {
+    let mut m = machine("5000");
+    m.state.begin_grace(true);
+    let handle = made(&mut m, "f", Rights::WRITE).handle;
+    let rights = Rights::WRITE.with(Rights::DELAY);
+    assert!(!m.state.may_be_excluded(ME, handle, rights));
+    assert!(m.state.may_be_excluded(OTHER, handle, rights));
 }
 
 #[test]

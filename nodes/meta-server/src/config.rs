@@ -39,20 +39,11 @@ pub struct MetaServerConfig {
     /// Takes a line for people about something that a user of this server (its name) has done
     /// wrong. Any user can make it be called.
     pub warn: Option<fn(server: &str, what: &str)>,
-    /// What the root directory of a new file system is like.
-    pub root: RootConfig,
-}
-
-/// The root directory of a new file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct RootConfig {
-    /// Its owner.
-    pub uid: u32,
-    /// Its group.
-    pub gid: u32,
-    /// Its hint `inline_limit`, in bytes; 0: it has none. With the engine `journal` alone: the
-    /// others keep no small files.
+    /// Files up to so many bytes lie beside their inodes where no hint says otherwise; 0: none.
+    /// With the engine `journal` alone.
     pub inline_limit: u32,
+    /// User and group of the root directory when it is made.
+    pub root_owner: (u32, u32),
 }
 
 /// When and how names of directories that are in use go to other servers.
@@ -87,7 +78,8 @@ impl MetaServerConfig {
             split: SplitConfig::default(),
             flush_each: false,
             warn: None,
-            root: RootConfig::default(),
+            inline_limit: 0,
+            root_owner: (0, 0),
         }
     }
 }

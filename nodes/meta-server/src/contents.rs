@@ -122,7 +122,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let handle = match request {
             Refused::ToMove(handle) => *handle,
             Refused::ToCreate(dir, name) => {
-                if state.hints(*dir).inline_limit > 0 && state.lacks_content_room(true) {
+                if state.inline_limit(*dir) > 0 && state.lacks_content_room(true) {
                     self.start_growing();
                 }
                 let Some((handle, _)) = state.entry(*dir, name) else { return Ok(()) };

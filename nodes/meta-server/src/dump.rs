@@ -82,8 +82,8 @@ mod tests {
     #[test]
     fn the_tree_is_there_in_words() {
         let layout = weft_base::Layout { stripe_bytes: 4096, width: 1, first: 0, generation: 0 };
-        let mut state = State::new(Settings { server: ServerId(0), name_key: NameKey([1; 16]), xattr_bytes_max: 1 << 20 });
-        State::format(0o755, (7, 8), layout, 0, WallTime(1_500_000_000)).into_iter().for_each(|change| state.apply_change(change));
+        let mut state = State::new(Settings { server: ServerId(0), name_key: NameKey([1; 16]), xattr_bytes_max: 1 << 20, inline_limit: 0 });
+        state.apply_change(State::format(0o755, (7, 8), layout, WallTime(1_500_000_000)));
         for counter in 2..10_002 {
             let (handle, name) = (Handle::new(ServerId(0), counter), Bytes::from(format!("a \"{counter}\"")));
             let inode = Inode::new(FileKind::File, 0o640, 1, 2, layout, WallTime(0));

@@ -129,7 +129,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             return;
         }
         let state = self.state.borrow();
-        if state.hints(request.at.dir).inline_limit > 0 && !state.has_delay_room() && state.may_grow_contents() {
+        if state.inline_limit(request.at.dir) > 0 && !state.has_delay_room() && state.may_grow_contents() {
             self.start_growing();
         }
     }

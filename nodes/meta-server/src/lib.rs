@@ -36,7 +36,7 @@ mod start;
 mod step;
 mod tx;
 
-pub use config::{MetaServerConfig, RootConfig, SPLIT_NAMES_MAX_DEFAULT, SplitConfig};
+pub use config::{MetaServerConfig, SPLIT_NAMES_MAX_DEFAULT, SplitConfig};
 pub use dump::DUMP_NAME;
 pub use engine::{Row, each_row, tail_records};
 pub use start::{format, run};

@@ -12,7 +12,7 @@ use crate::container::Contents;
 use crate::contents;
 use crate::engine::{Engine as KeepsRecords, JournalEngine, MemoryEngine, Plan, RowEngine};
 use crate::server::Server;
-use crate::{Engine, MetaServerConfig, RootConfig, ServerError};
+use crate::{Engine, MetaServerConfig, ServerError};
 
 /// More handles than can be given out between two flushes of the journal.
 const HANDLES_LOST_MAX: u64 = 1 << 24;
@@ -117,8 +117,8 @@ fn check_config(config: &MetaServerConfig) -> Result<(), ServerError> {
             config.serving.journal_segment_bytes
         ));
     }
-    if config.root.inline_limit > INLINE_BYTES_MAX {
-        return refuse(format!("no file of {} bytes lies beside its inode, at most {INLINE_BYTES_MAX} do", config.root.inline_limit));
+    if config.inline_limit > INLINE_BYTES_MAX {
+        return refuse(format!("no file of {} bytes lies beside its inode, at most {INLINE_BYTES_MAX} do", config.inline_limit));
     }
     if let Err(status) = weft_layout::check(&map.default_layout()) {
         return refuse(format!("default striping of the file system {}: {status}", map.fs_name));
@@ -128,16 +128,16 @@ fn check_config(config: &MetaServerConfig) -> Result<(), ServerError> {
 
 fn settings(config: &MetaServerConfig) -> Settings {
     let name_key = NameKey::of(&config.serving.key, config.serving.map.fs_id);
-    Settings { server: config.serving.server, name_key, xattr_bytes_max: config.xattr_bytes_max }
+    // The other engines keep no contents.
+    let inline_limit = if config.serving.engine == Engine::Journal { config.inline_limit } else { 0 };
+    Settings { server: config.serving.server, name_key, xattr_bytes_max: config.xattr_bytes_max, inline_limit }
 }
 
 fn root_changes<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> Vec<Change> {
     if config.serving.server != ServerId(0) {
         return Vec::new();
     }
-    let RootConfig { uid, gid, inline_limit } = config.root;
-    let inline_limit = if config.serving.engine == Engine::Journal { inline_limit } else { 0 };
-    State::format(0o755, (uid, gid), config.serving.map.default_layout(), inline_limit, rt.wall())
+    vec![State::format(0o755, config.root_owner, config.serving.map.default_layout(), rt.wall())]
 }
 
 async fn find_or_format<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> Result<Superblock, ServerError> {

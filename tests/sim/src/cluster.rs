@@ -7,7 +7,7 @@ use std::rc::Rc;
 use weft_base::{ClientId, ClusterMap, FsId, MILLISECOND, Nanos, SECOND, ServerEntry, ServerId};
 use weft_client::{Client, ClientOptions};
 use weft_data_server::{CacheConfig, DataServerConfig, WriteBack};
-use weft_meta_server::{MetaServerConfig, RootConfig, ServingConfig, SplitConfig};
+use weft_meta_server::{MetaServerConfig, ServingConfig, SplitConfig};
 use weft_rt::Runtime;
 use weft_rt_sim::{Control, NodeConfig, NodeId, Random, Sim, SimRt};
 use weft_sched::LayerKind;
@@ -39,7 +39,7 @@ pub struct ClusterConfig {
     pub stripe_width: u16,
     /// Names that go to another server as one change, at most.
     pub slice_names: u32,
-    /// The hint `inline_limit` with which the root directory is made; 0: none.
+    /// What directories without the hint `inline_limit` have in its place, in bytes; 0: off.
     pub inline_limit: u32,
 }
 
@@ -146,8 +146,8 @@ impl Cluster {
             ..ServingConfig::new(server, map.clone(), key.clone())
         };
         let split = SplitConfig { slice_names: config.slice_names, ..SplitConfig::default() };
-        let root = RootConfig { inline_limit: config.inline_limit, ..RootConfig::default() };
-        let meta = MetaServerConfig { session_grace_ns: GRACE_NS, split, root, ..MetaServerConfig::new(serving(ServerId(0))) };
+        let inline_limit = config.inline_limit;
+        let meta = MetaServerConfig { session_grace_ns: GRACE_NS, split, inline_limit, ..MetaServerConfig::new(serving(ServerId(0))) };
         let data = DataServerConfig { cache: config.cache(), ..DataServerConfig::new(serving(ServerId::data(0))) };
         let servers = Servers::start_with_clocks(sim, &meta, &data, |server| config.server_skew_ns(server));
         let nodes = servers.nodes().iter().map(|(_, node)| *node).collect();

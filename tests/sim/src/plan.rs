@@ -2,6 +2,7 @@
 //! goes wrong.
 
 use weft_base::{MILLISECOND, SECOND};
+use weft_layout::INLINE_BYTES_MAX;
 use weft_rt::FaultPoint;
 use weft_rt_sim::{FaultSettings, MessageFaults, Random};
 
@@ -202,13 +203,12 @@ impl Plan {
             1 => Plan::split(seed, operations),
             _ => Plan::new(seed, operations),
         };
-        let cluster = ClusterConfig { storage: Engine::Journal, ..plan.cluster };
+        let cluster = ClusterConfig { storage: Engine::Journal, inline_limit: INLINE_BYTES_MAX, ..plan.cluster };
         Plan { puts: true, with_data: true, mix: OperationMix::Everything, cluster, ..plan }
     }
 
-    /// The same where the root directory is made with the hint `inline_limit`, as that of a new
-    /// file system is: clients with leases keep what they write to small files until they close
-    /// them.
+    /// The same where small files lie beside their inodes, as in every new file system: clients
+    /// with leases keep what they write to small files until they close them.
     pub fn with_small_files(self) -> Plan {
         let cluster = ClusterConfig { storage: Engine::Journal, inline_limit: 8 << 10, ..self.cluster };
         Plan { with_data: true, cluster, ..self }
@@ -216,7 +216,7 @@ impl Plan {
 
     /// True if small files may lie on the servers of their inodes.
     pub fn keeps_small_files(&self) -> bool {
-        self.puts || self.cluster.inline_limit > 0
+        self.cluster.inline_limit > 0
     }
 
     /// Where and for how long flows are held up.

@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use weft_base::{Attr, Credentials, Handle, ROOT_HANDLE, Status};
-use weft_client::{CreateOptions, XattrFlags};
-use weft_layout::HintName;
+use weft_client::CreateOptions;
 use weft_rt::Runtime;
 use weft_wire::Rights;
 
@@ -20,13 +19,6 @@ const CONTENT_BYTES: u64 = 5_000;
 const READ_ALL: u64 = 64 << 10;
 
 impl Worker {
-    /// Lets small contents that are put lie on the servers of their inodes. No part of the history.
-    pub async fn give_inline_limit(&self) -> Result<(), Status> {
-        let name = HintName::InlineLimit.attribute().as_bytes();
-        self.client.set_xattr(&Credentials::ROOT, ROOT_HANDLE, name, b"16384", XattrFlags::default()).await?;
-        Ok(())
-    }
-
     /// Puts a content under some name: a create, and at the same time a change of all bytes.
     pub(crate) async fn put(&mut self, choices: Choices) {
         let (dir, name) = (self.pick_dir(choices.dirs), Name(self.random.below(u64::from(choices.names)) as u8));

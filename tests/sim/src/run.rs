@@ -40,7 +40,7 @@ pub struct Report {
     pub splits: bool,
     /// Whole contents were put under names.
     pub puts: bool,
-    /// The root directory was made with the hint `inline_limit`.
+    /// Small files lie beside their inodes.
     pub inline: bool,
     /// Operations of the clients.
     pub operations: usize,
@@ -217,15 +217,12 @@ impl<'a> Run<'a> {
         let contract = self.plan.sets_contract().then_some(self.plan.cluster.contract);
         // Files of the first directory have strips in every fourth seed with data.
         let strips = (self.plan.with_data && self.plan.seed.is_multiple_of(4)).then(|| self.plan.cluster.strips());
-        let (presplit, puts) = (self.plan.presplit, self.plan.puts);
+        let presplit = self.plan.presplit;
         self.stage.shared.borrow_mut().history.splits = presplit.is_some() || self.plan.moves;
         self.stage.wait_for_servers()?;
         self.stage.with_auditor(async move |worker| {
             if let Some(presplit) = presplit {
                 worker.give_presplit(presplit).await.map_err(|status| format!("the hint: {status}"))?;
-            }
-            if puts {
-                worker.give_inline_limit().await.map_err(|status| format!("the hint: {status}"))?;
             }
             if let Some(contract) = contract {
                 worker.set_contract(contract).await.map_err(|status| format!("the contract: {status}"))?;

@@ -2,6 +2,7 @@
 //! work. After every round the file system is whole again by itself.
 
 use weft_base::{MILLISECOND, ROOT_HANDLE, SECOND, Status};
+use weft_layout::INLINE_BYTES_MAX;
 use weft_rt_sim::{Joined, Random};
 use weft_sim_tests::cluster::{BATCH_NS, ClusterConfig, Durability, Engine};
 use weft_sim_tests::history::{Action, Name, Outcome};
@@ -32,6 +33,7 @@ fn campaign(seed: u64, storage: Engine) {
         storage,
         segment_bytes: 256 << 10,
         checkpoint_bytes: if random.coin() { 2 << 10 } else { 64 << 10 },
+        inline_limit: INLINE_BYTES_MAX,
         ..ClusterConfig::small()
     };
     let mut stage = Stage::new(seed, &config, 0);
@@ -47,9 +49,6 @@ fn campaign(seed: u64, storage: Engine) {
         moves: false,
         puts: storage == Engine::Journal,
     };
-    if choices.puts {
-        with_client(&mut stage, &mut client, async |worker| worker.give_inline_limit().await.expect("the hint is set"));
-    }
     for round in 0..ROUNDS {
         // Some disks are full from now on; then there is work, and these servers die and start
         // again, once or several times.

@@ -48,7 +48,7 @@ fn promise_damage_is_noticed() {
     let source = fs.path("source");
     fs::create_dir(&source).unwrap();
     for number in 0..50 {
-        fs::write(source.join(format!("file{number}")), vec![number as u8; 5000]).unwrap();
+        fs::write(source.join(format!("file{number}")), vec![number as u8; 9000]).unwrap();
     }
     let check = |name: &str| {
         ok(weft().arg("cp").arg("-r").arg(fs.at(name)).arg(fs.path("back")));

@@ -1,5 +1,5 @@
-//! Small files written through a mount in a directory with the hint `inline_limit`: the mount keeps
-//! their bytes until they are closed, and programs see no difference, on no mount.
+//! Small files written through a mount: it keeps their bytes until they are closed, and programs
+//! see no difference, on no mount.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use weft_system_tests::{FileSystem, Need, Signal, available, ok, signal, wait_un
 fn two_mounts() -> (FileSystem, PathBuf, PathBuf) {
     let fs = FileSystem::mounted(&["--meta", "1", "--data", "2", "--inline-limit", "16KiB"]);
     let (first, second) = (fs.mnt(), fs.mount("second", ""));
-    assert!(ok(weft().args(["hint", "show"]).arg(fs.at("/"))).contains("inline_limit = 16384"));
+    assert!(ok(weft().args(["hint", "show"]).arg(fs.at("/"))).contains("up to 16384 bytes"));
     // The first file finds no room yet.
     fs::write(first.join("first"), b"x").unwrap();
     wait_until("small files are kept", Duration::from_secs(20), || {

@@ -280,7 +280,8 @@ fn every_operation_keeps_to_the_limits_of_a_key() {
 #[test]
 fn a_client_of_some_users_is_not_believed_what_it_has_open() {
     let fs = FileSystem::up(&["--data", "1"]);
-    fs::write(fs.path("file"), "content").unwrap();
+    let content = "content".repeat(2000);
+    fs::write(fs.path("file"), &content).unwrap();
     ok(weft().arg("cp").arg(fs.path("file")).arg(fs.at("/file")));
     let stat = || {
         let stat: serde_json::Value = serde_json::from_str(&ok(weft().args(["stat", "--json"]).arg(fs.at("/file")))).unwrap();
@@ -303,8 +304,8 @@ fn a_client_of_some_users_is_not_believed_what_it_has_open() {
     let written = Written { end_bytes: 1 << 40, mtime: DataTime { epoch: 0, at: weft_base::WallTime(5) }, truncate_epoch: 0 };
     let close = CloseRequest { handle, open_sequence: 1, keeps: Rights::default(), written: Some(written) };
     peer.ask_showing(&close, tags).unwrap().unwrap();
-    assert_eq!(stat()["size"], 7, "the data servers know how large it is");
-    assert_eq!(ok(weft().arg("cat").arg(fs.at("/file"))), "content");
+    assert_eq!(stat()["size"], content.len(), "the data servers know how large it is");
+    assert_eq!(ok(weft().arg("cat").arg(fs.at("/file"))), content);
 }
 
 #[test]

@@ -104,7 +104,8 @@ fn a_killed_mount_leaves_no_trace() {
     if !available("a_killed_mount_leaves_no_trace", &[Need::Fuse]) {
         return;
     }
-    let fs = FileSystem::mounted(&["--data", "2", "--stripe-size", "64KiB"]);
+    // What a mount delays ends with it: `promise_a_dead_mount_holds_nobody_up`.
+    let fs = FileSystem::mounted(&["--data", "2", "--stripe-size", "64KiB", "--inline-limit", "0"]);
     let victim = fs.mount("victim", "");
     let dir = fs.mnt().join("load");
     let load = Load::start(&victim.join("load"), 3, 5);

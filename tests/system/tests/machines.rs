@@ -16,7 +16,8 @@ const SECOND_NS: i64 = 1_000_000_000;
 
 /// Programs use the mount while `what` happens.
 fn while_used<T>(pair: &Pair, what: impl FnOnce() -> T) -> T {
-    let script = r#"cd "$1"; while [ ! -e ../stop ]; do echo text > f; cat f > ../text; mv f g; rm g; done; rm ../stop; : > ../stopped"#;
+    let script =
+        r#"cd "$1"; while [ ! -e ../stop ]; do printf %9000s text > f; cat f > ../text; mv f g; rm g; done; rm ../stop; : > ../stopped"#;
     ok(pair.client.on("sh").args(["-uc", &format!("( {script} ) > /dev/null 2>&1 &"), "sh"]).arg(pair.client.path("mnt")));
     let outcome = what();
     std::fs::write(pair.client.from_outside("stop"), "").expect("a mark");

@@ -19,7 +19,7 @@ fn mounted(test: &'static str, programs: &'static [&'static str]) -> Option<File
     if !available(test, &[Need::Fuse, Need::Kernel(6, 16), Need::Programs(programs)]) {
         return None;
     }
-    let fs = FileSystem::mounted(&["--data", "1", "--inline-limit", "8KiB", "-o", "leases"]);
+    let fs = FileSystem::mounted(&["--data", "1", "-o", "leases"]);
     // One in the other, so that each is made before the files of the one around it.
     let mut directory = fs.path("tree");
     for _ in 0..DIRECTORIES {

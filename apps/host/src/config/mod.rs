@@ -33,9 +33,9 @@ pub use weft_serving::{Durability, Engine};
 
 /// Stripe size of new files unless the config says otherwise, in bytes.
 pub const STRIPE_BYTES_DEFAULT: u32 = 1 << 20;
-/// Files up to so many bytes lie beside their inodes in a new file system unless the config says
-/// otherwise: `docs/decisions/0017-small-files.md` says what a greater default waits for.
-pub const INLINE_BYTES_DEFAULT: u32 = 0;
+/// Files up to so many bytes lie beside their inodes in a new file system, unless it is made with
+/// another limit.
+pub const INLINE_BYTES_DEFAULT: u32 = 8 << 10;
 /// Longest time between an acknowledged change and stable storage under `batch`, in milliseconds.
 pub const BATCH_INTERVAL_MS_DEFAULT: u64 = 50;
 /// Longest path of a Unix socket in bytes: `sun_path` has 108 with its final NUL.
@@ -82,7 +82,8 @@ pub struct Config {
     pub stripe_bytes: u32,
     /// Datafiles of a new file; 0: one on every data server.
     pub stripe_width: u16,
-    /// The hint `inline_limit` of the root directory when it is made, in bytes; 0: none.
+    /// Files up to so many bytes lie beside their inodes, in directories without the hint
+    /// `inline_limit`; 0: none, as in file systems that were made before there was a limit.
     pub inline_limit: u32,
     /// Owner of the root directory when it is made.
     pub root_uid: u32,
@@ -174,7 +175,7 @@ impl Config {
             Some(size) => parse_stripe_size(size.get_ref()).map_err(|message| at(size, "fs.stripe_size", message))?,
         };
         let inline_limit = match &fs.inline_limit {
-            None => INLINE_BYTES_DEFAULT,
+            None => 0,
             Some(size) => parse_inline_limit(size.get_ref()).map_err(|message| at(size, "fs.inline_limit", message))?,
         };
         let batch_interval_ms = match &fs.batch_interval_ms {

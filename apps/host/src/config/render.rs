@@ -33,7 +33,7 @@ pub struct Draft {
     pub stripe_bytes: u32,
     /// Datafiles of a new file; 0: one on every data server.
     pub stripe_width: u16,
-    /// The hint `inline_limit` of the root directory, in bytes; 0: none.
+    /// Files up to so many bytes lie beside their inodes; 0: none.
     pub inline_limit: u32,
     /// Owner of the root directory.
     pub root_uid: u32,
@@ -105,7 +105,7 @@ impl Draft {
         writeln!(out, "stripe_width = {}              # datafiles of a new file; 0: one on every data server", self.stripe_width)?;
         writeln!(
             out,
-            "inline_limit = \"{}\"         # files up to this size lie beside their inodes; for a new file system (later: `weft hint`); 0: none",
+            "inline_limit = \"{}\"         # files up to this size lie beside their inodes, unless a hint of their directory says otherwise; 0: none",
             ByteSize(self.inline_limit.into())
         )?;
         writeln!(out, "root_uid = {}                  # owner of the root directory when it is made", self.root_uid)?;

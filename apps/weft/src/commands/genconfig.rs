@@ -70,9 +70,9 @@ pub struct Settings {
     /// Data servers of one file; 0: all
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub stripe_width: u16,
-    /// Files up to this size lie beside their inodes on metadata servers, from 0 (none) to 16KiB
-    /// (later: `weft hint set inline_limit`)
-    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = config::parse_inline_limit)]
+    /// Files up to this size lie beside their inodes on metadata servers, from 0 (none) to 16KiB,
+    /// unless the hint `inline_limit` of their directory says otherwise
+    #[arg(long, value_name = "SIZE", default_value = "8KiB", value_parser = config::parse_inline_limit)]
     pub inline_limit: u32,
 }
 

@@ -37,7 +37,8 @@ Hints concern files that are made from now on; directories made below inherit th
                 metadata servers from the beginning; 1: over one
   inline_limit  bytes, at most 16384: files up to this size that are written whole (through a
                 mount, by weft cp, weft_put, Python write_bytes) lie on metadata servers, until
-                somebody opens them for writing; 0: off
+                somebody opens them for writing; 0: off; without it inline_limit of the
+                configuration counts
 
 They are extended attributes too: setfattr -n user.weft.num_dfiles -v 1 DIR (or user.pvfs2.num_dfiles).";
 
@@ -182,6 +183,8 @@ fn show(dir: &Directory, json: bool) -> Result<()> {
     }
     let without_metafile = values.iter().any(|(name, value)| *name == HintName::NoMetafile && value != "0");
     let (stripe_bytes, width) = (attr.layout.stripe_bytes, attr.layout.width);
+    let of_all = dir.at.fs.config.as_ref().map_or(0, |config| config.inline_limit);
+    let inline_limit = hints.inline_limit.unwrap_or(of_all);
     if json {
         let hints: serde_json::Map<_, _> = values.iter().map(|(name, value)| (name.short().into(), value.clone().into())).collect();
         return Ok(print_json(&json!({
@@ -189,6 +192,7 @@ fn show(dir: &Directory, json: bool) -> Result<()> {
             "stripe_bytes": stripe_bytes,
             "datafiles_max": width,
             "no_metafile": without_metafile,
+            "inline_limit": inline_limit,
             "names_on": names_on.iter().map(|server| server.to_string()).collect::<Vec<_>>(),
         }))?);
     }
@@ -208,8 +212,8 @@ fn show(dir: &Directory, json: bool) -> Result<()> {
         let servers = if servers == PRESPLIT_MAX { "all".to_string() } else { format!("up to {servers}") };
         text += &format!("new directories: names spread over {servers} metadata servers\n");
     }
-    if hints.inline_limit > 0 {
-        text += &format!("new files written whole, up to {} bytes: on the server of their inodes\n", hints.inline_limit);
+    if inline_limit > 0 {
+        text += &format!("new files written whole, up to {inline_limit} bytes: on the server of their inodes\n");
     }
     if names_on.len() > 1 {
         let servers: Vec<String> = names_on.iter().map(|server| server.to_string()).collect();

@@ -14,7 +14,7 @@ use weft_host::process;
 use weft_host::process::{HangUp, PidFile, StopSignals};
 use weft_host::state::{StateDir, make_private_dir};
 use weft_host::stores;
-use weft_meta_server::{MetaServerConfig, Process, RootConfig, ServingConfig, SplitConfig};
+use weft_meta_server::{MetaServerConfig, Process, ServingConfig, SplitConfig};
 use weft_rt_real::{Address, DiskConfig, Level, Log, ShardConfig, StopHandle, write_line};
 use weft_wire::ClusterKey;
 use weft_wire::ops::{TraceReply, TraceRequest, TraceService};
@@ -124,10 +124,10 @@ impl Args {
         let serving = ServingConfig { process, ..serving_config(server, &config, key, create) };
         match server.id.role() {
             ServerRole::Meta => {
-                let root = RootConfig { uid: config.root_uid, gid: config.root_gid, inline_limit: config.inline_limit };
+                let (inline_limit, root_owner) = (config.inline_limit, (config.root_uid, config.root_gid));
                 let usual = SplitConfig::default();
                 let split = SplitConfig { names_max: config.split_names.unwrap_or(usual.names_max), ..usual };
-                let settings = MetaServerConfig { root, split, warn: Some(warn), ..MetaServerConfig::new(serving) };
+                let settings = MetaServerConfig { inline_limit, root_owner, split, warn: Some(warn), ..MetaServerConfig::new(serving) };
                 ended(&server.name, weft_rt_real::serve(shard, |rt| weft_meta_server::run(rt, settings))?)?;
             }
             ServerRole::Data => {

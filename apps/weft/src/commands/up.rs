@@ -246,11 +246,11 @@ impl Args {
             );
         }
         if self.settings.inline_limit != INLINE_BYTES_DEFAULT && self.settings.inline_limit != config.inline_limit {
-            let given = self.state.given();
             bail!(
-                "{0} is there already: `weft hint set inline_limit {1} {0}:/` changes it for what is made later",
-                given.display(),
-                self.settings.inline_limit
+                "in {} files up to {} lie beside their inodes; change inline_limit in {}",
+                self.state.given().display(),
+                ByteSize(config.inline_limit.into()),
+                config.file.display()
             );
         }
         Ok(())

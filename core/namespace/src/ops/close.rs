@@ -36,7 +36,8 @@ impl State {
     /// exact.
     ///
     /// # Errors
-    /// [`Status::Busy`], [`Status::FileTooBig`], and as [`State::inode`].
+    /// [`Status::Busy`], [`Status::FileTooBig`], [`Status::CapabilityRefused`] if writes are told
+    /// of a file that nobody can have written to, and as [`State::inode`].
     pub fn prepare_close(&self, cx: &RequestContext<'_>, request: &CloseRequest, record: &mut Record) -> Result<ClosePlan> {
         let handle = request.handle;
         let inode = self.inode(handle)?;
@@ -44,6 +45,10 @@ impl State {
         if let Some(written) = &request.written {
             if written.end_bytes > FILE_BYTES_MAX {
                 return Err(Status::FileTooBig);
+            }
+            // Nobody who wants to write to a file is answered before it is moved out.
+            if inode.is_inline() {
+                return Err(Status::CapabilityRefused);
             }
             if inode.flags.has(InodeFlags::TRUNCATING) {
                 return Err(Status::Busy);
@@ -67,13 +72,15 @@ impl State {
         match self.opens.of(client, handle) {
             _ if rights.contains(Rights::DELAY) => {}
             Some((has, sequence)) if has.contains(Rights::DELAY) => {
-                changed.flags = changed.flags.not_delayed();
+                changed.flags = changed.flags.not_delayed(if applies { rights } else { has }.contains(Rights::APPEND));
                 if !applies {
                     record.open = Some(OpenChange::Keep { client, handle, rights: has.without(Rights::DELAY), sequence });
                 }
             }
             Some(_) => {}
-            None if self.tells_again(client, handle, inode) => changed.flags = changed.flags.not_delayed(),
+            None if self.tells_again(client, handle, inode) => {
+                changed.flags = changed.flags.not_delayed(rights.contains(Rights::APPEND));
+            }
             None => {}
         }
         let writes_on = match self.opens.of(client, handle) {
@@ -83,7 +90,7 @@ impl State {
         };
         let others_write = self.opens.has_writer(handle, Some(client));
         if !writes_on && !others_write && !self.has_lost_writers(handle) {
-            changed.flags = changed.flags.not_delayed().without(InodeFlags::WRITING).without(InodeFlags::APPENDING);
+            changed.flags = changed.flags.not_delayed(false).without(InodeFlags::WRITING).without(InodeFlags::APPENDING);
         }
         // Written bytes are a change even if size and times are the same: caches go by the version.
         // That nobody writes any more is none.
@@ -129,7 +136,7 @@ impl State {
         changed.set_allocated(told.allocated_bytes);
         changed.written(told.mtime);
         if !self.opens.has_writer(handle, None) {
-            changed.flags = changed.flags.not_delayed().without(InodeFlags::WRITING).without(InodeFlags::APPENDING);
+            changed.flags = changed.flags.not_delayed(false).without(InodeFlags::WRITING).without(InodeFlags::APPENDING);
         }
         // As above: what a lost writer wrote is not known.
         if changed != *inode || inode.flags.has(InodeFlags::WRITING) {

@@ -21,7 +21,13 @@ impl State {
     /// How many bytes of a file in this directory may stay here, all that it has; 0: none.
     pub(super) fn content_limit(&self, dir: Handle, inode: &Inode) -> u32 {
         let may_stay = inode.kind == FileKind::File && !inode.layout.is_varstrip() && !inode.has_no_metafile();
-        if may_stay { self.hints(dir).inline_limit.min(inode.layout.stripe_bytes) } else { 0 }
+        if may_stay { self.inline_limit(dir).min(inode.layout.stripe_bytes) } else { 0 }
+    }
+
+    /// How many bytes a file of this directory may have that stays here: what its hint says, or
+    /// that of the file system; 0: none does.
+    pub fn inline_limit(&self, dir: Handle) -> u32 {
+        self.hints(dir).inline_limit.unwrap_or(self.settings.inline_limit)
     }
 
     /// The content that comes with a create, if it can stay here; then the inode says so.

@@ -91,7 +91,8 @@ impl State {
         let Some(inode) = self.peek(handle) else { return };
         let Some((has, sequence)) = self.opens.of(client, handle) else { return };
         record.open = Some(OpenChange::Keep { client, handle, rights: has.without(Rights::DELAY), sequence });
-        record.changes.push(Change::PutInode { handle, inode: Inode { flags: inode.flags.not_delayed(), ..inode.clone() } });
+        let flags = inode.flags.not_delayed(has.contains(Rights::APPEND));
+        record.changes.push(Change::PutInode { handle, inode: Inode { flags, ..inode.clone() } });
     }
 
     /// Closes a file with all that its client has kept of it.

@@ -8,13 +8,9 @@ use weft_wire::ops::{FileState, MkdirRequest, PartitionMap, TxPart};
 use crate::{Change, EXECUTE, Inode, MODE_SETGID, RequestContext, ServerPart, State};
 
 impl State {
-    /// The changes that make a new file system: its root directory, with the hint `inline_limit`
-    /// unless that is 0.
-    pub fn format(mode: u32, (uid, gid): (u32, u32), layout: Layout, inline_limit: u32, now: WallTime) -> Vec<Change> {
-        let (handle, inode) = (ROOT_HANDLE, Inode::new_directory(ROOT_HANDLE, mode, uid, gid, layout, now));
-        let name = Bytes::from_static(HintName::InlineLimit.attribute().as_bytes());
-        let hint = (inline_limit > 0).then(|| Change::PutXattr { handle, name, value: inline_limit.to_string().into() });
-        std::iter::once(Change::PutInode { handle, inode }).chain(hint).collect()
+    /// The change that makes a new file system: its root directory.
+    pub fn format(mode: u32, (uid, gid): (u32, u32), layout: Layout, now: WallTime) -> Change {
+        Change::PutInode { handle: ROOT_HANDLE, inode: Inode::new_directory(ROOT_HANDLE, mode, uid, gid, layout, now) }
     }
 
     /// The parts of a new directory: its name here, itself where its place is.
@@ -56,14 +52,13 @@ impl State {
     }
 
     /// The hints of a new directory: those of the directory that it is made in, but what the
-    /// request says itself, and what is off (Kuhn 2007, section 4.2.4).
+    /// request says itself, and `no_metafile` that is off (Kuhn 2007, section 4.2.4).
     fn inherited_hints(&self, request: &MkdirRequest) -> Vec<(Bytes, Bytes)> {
         let says = |name: HintName| match name {
             HintName::StripeSize | HintName::DistParams => request.stripe_bytes != 0,
             HintName::NumDfiles | HintName::DistName => request.stripe_width != 0,
             HintName::NoMetafile => !self.hints(request.at.dir).no_metafile,
-            HintName::Presplit => false,
-            HintName::InlineLimit => self.hints(request.at.dir).inline_limit == 0,
+            HintName::Presplit | HintName::InlineLimit => false,
         };
         let hints = self.hint_values(request.at.dir).filter(|(name, _)| !says(*name));
         hints.map(|(name, value)| (Bytes::from_static(name.attribute().as_bytes()), value.clone())).collect()

@@ -20,7 +20,7 @@ pub struct Machine {
 }
 
 pub fn settings() -> Settings {
-    Settings { server: ServerId(0), name_key: NameKey([5; 16]), xattr_bytes_max: 1 << 20 }
+    Settings { server: ServerId(0), name_key: NameKey([5; 16]), xattr_bytes_max: 1 << 20, inline_limit: 0 }
 }
 
 pub fn name(name: &str) -> Bytes {
@@ -40,10 +40,14 @@ pub const ROOT: Credentials = Credentials::ROOT;
 impl Machine {
     /// With a root directory that everybody may write to.
     pub fn new() -> Machine {
-        let mut machine = Machine { state: State::new(settings()), log: Vec::new(), now: 1000, client: ME };
+        Machine::with(settings())
+    }
+
+    pub fn with(settings: Settings) -> Machine {
+        let mut machine = Machine { state: State::new(settings), log: Vec::new(), now: 1000, client: ME };
         machine.state.place(Placement { meta: vec![ServerId(0)], generation: 1, data_servers: 2 });
-        let changes = State::format(0o777, (0, 0), LAYOUT, 0, WallTime(1000));
-        machine.commit(Record { changes, open: None });
+        let root = State::format(0o777, (0, 0), LAYOUT, WallTime(1000));
+        machine.commit(Record { changes: vec![root], open: None });
         machine
     }
 

@@ -139,7 +139,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 let Some(inode) = state.peek(open.handle).filter(|inode| inode.kind == FileKind::File) else { continue };
                 let flags = match open.rights.contains(Rights::DELAY) && inode.flags.is_delayed() {
                     true => inode.flags,
-                    false => inode.flags.with(InodeFlags::HAS_DATA).with(InodeFlags::WRITING),
+                    false => {
+                        let flags = inode.flags.not_delayed(open.rights.contains(Rights::APPEND));
+                        flags.with(InodeFlags::HAS_DATA).with(InodeFlags::WRITING)
+                    }
                 };
                 if open.rights.contains(Rights::WRITE) && inode.flags != flags {
                     record.changes.push(Change::PutInode { handle: open.handle, inode: Inode { flags, ..inode.clone() } });

@@ -364,6 +364,32 @@ fn a_restart_holds_no_file_of_a_mount_that_lives_up() {
     }
 }
 
+/// It has outgrown its server when that restarts, and another mount has died that will never tell
+/// what it had open: nobody appends to the file as if alone, so it is opened at once.
+#[test]
+fn what_has_left_its_mount_is_opened_at_once_after_a_restart() {
+    let world = world();
+    world.alone(1, |mount| async move {
+        for number in 0..10 {
+            closed(&mount, &format!("of the dead {number}"), &content(2)).await;
+        }
+    });
+    world.sim.crash(world.mounts[1].node);
+    let file = world.alone(0, |mount| async move { made(&mount, "large", &content(8).repeat(3)).await });
+    let meta = world.sim.node_of(file.node.handle().server()).expect("it runs");
+    world.sim.crash(meta);
+    world.sim.run_for(50 * MILLISECOND);
+    world.sim.restart(meta);
+    let waited = world.alone(0, move |mount| async move {
+        let begun = mount.posix.rt().now();
+        mount.release(file.opened.number).await;
+        let again = mount.open(&caller(1, 0), ROOT, "large", how(UPDATE)).await.expect("it opens");
+        mount.release(again.opened.number).await;
+        mount.posix.rt().now().since(begun)
+    });
+    assert!(waited < 10 * SECOND, "{waited} ns");
+}
+
 /// Of a file that stays open the last ten seconds at most are lost with its mount.
 #[test]
 fn what_stays_open_for_long_is_not_kept() {
