@@ -115,7 +115,7 @@ impl Remembers {
 /// server knows no leases.
 const OLD_KERNELS: Duration = Duration::from_secs(1);
 
-/// A file system that is mounted. Dropping it leaves it mounted; call [`MountedFs::unmount`] or
+/// A file system that is mounted. Dropping it leaves it mounted; call [`MountedFs::unmounter`] or
 /// wait for somebody to unmount it.
 #[derive(Debug)]
 pub struct MountedFs {
