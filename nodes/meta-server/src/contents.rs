@@ -36,7 +36,7 @@ pub(crate) const CONTENTS_NAME: &str = "contents";
 /// Contents that are written together.
 const WRITES_MAX: usize = 256;
 /// By how many bytes the container grows at least and at most: else to twice its size.
-const GROWTH_BYTES: std::ops::RangeInclusive<u64> = 256 << 10..=64 << 20;
+const GROWTH_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 20;
 /// A container on a disk that is nearly full asks again after so many nanoseconds.
 const FULL_NS: u64 = 5 * SECOND;
 /// How long freed blocks are gathered before a flush gives them back, in nanoseconds.

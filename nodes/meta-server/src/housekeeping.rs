@@ -27,6 +27,13 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         self.rt.spawn(Rc::clone(self).tick_flow());
         self.rt.spawn(Rc::clone(self).reap_flow());
         self.rt.spawn(Rc::clone(self).store_flow());
+        let finds_no_room = {
+            let state = self.state.borrow();
+            state.settings().inline_limit > 0 && state.lacks_content_room(true)
+        };
+        if finds_no_room {
+            self.start_growing();
+        }
         self.look_at_quotas();
         for (tx, participants) in self.state.borrow().decided_transactions() {
             self.rt.spawn(Rc::clone(self).deliver(tx, participants, self.engine.last()));

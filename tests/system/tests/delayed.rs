@@ -16,7 +16,7 @@ fn two_mounts() -> (FileSystem, PathBuf, PathBuf) {
     let fs = FileSystem::mounted(&["--meta", "1", "--data", "2", "--inline-limit", "16KiB"]);
     let (first, second) = (fs.mnt(), fs.mount("second", ""));
     assert!(ok(weft().args(["hint", "show"]).arg(fs.at("/"))).contains("up to 16384 bytes"));
-    // The first file finds no room yet.
+    // The room for small files is made in the background.
     fs::write(first.join("first"), b"x").unwrap();
     wait_until("small files are kept", Duration::from_secs(20), || {
         fs::write(first.join("small"), b"x").unwrap();
