@@ -3,7 +3,8 @@
 #
 #   lab/pictures.sh [2007|2009|2016]...       all of them without one
 #
-#   2007  one file created, listed and removed, step by step on the servers of a real file system    (Kuhn 2007, chapter 6)
+#   2007  one file created, listed and removed, step by step on the servers of a real file system,
+#         and by the steps of PVFS2 without and with the hint no_metafile, simulated                 (Kuhn 2007, chapter 6)
 #   2009  partdiff-par under each cache layer, and interleaved two-phase, simulated                  (Kuhn 2009, section 6.8, chapter 7)
 #   2016  running performance and latencies of creates in one directory by 1, 2 and 4 clients        (Vef 2016, figures 4.5, 4.12 to 4.14)
 #
@@ -62,6 +63,11 @@ pictures_2007() {
     "$weft" plot steps "$traces"/{create,list,remove} --operations client.create,client.close,client.readdir,client.unlink \
         -o "$out/2007-one-file.svg" --title "One file, step by step" \
         --label "Create a file and close it" --label "List the directory, with the attributes of its entries" --label "Remove the file"
+    # The steps of PVFS2 on the five machines of the paper, in virtual time: without the hint, and with it.
+    "$weft" sim run directory-hints --set clients=1 --set workload.protocol=classic --set workload.files=4 --set weft.flush_each=true \
+        --trace "$traces/hint"
+    "$weft" plot steps "$traces"/hint/case{0,1} --operations client.create \
+        -o "$out/2007-hint.svg" --title "A file made by the steps of PVFS2" --label "Without the hint" --label "With no_metafile"
 }
 
 pictures_2009() {

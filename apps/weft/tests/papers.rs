@@ -26,11 +26,15 @@ fn figures_of_a_paper_are_drawn_and_the_others_say_why_not() {
     let said = ok(&mut weft(["papers", "dnfsp", "--plot", out]));
     let line = |begin: &str| said.lines().find(|line| line.starts_with(begin)).unwrap_or_else(|| panic!("no {begin} in {said}"));
     assert!(line("Figure 3, dNFSp1").ends_with(": dnfsp-figure-3-seconds.svg"), "{said}");
-    assert!(line("Figure 3, dNFSp2").ends_with(": the same picture as above"), "{said}");
+    assert!(line("Figure 3, dNFSp2").ends_with(": dnfsp-figure-3-seconds.svg"), "the same picture: {said}");
     assert!(line("Figure 3, PVFS2").ends_with(": dnfsp-figure-3-create-seconds.svg"), "{said}");
     assert!(line("Figure 3, NFS").ends_with(": no picture: not built"), "{said}");
     assert!(line("Section 5").ends_with("measured with `--real` only"), "{said}");
     let drawn = std::fs::read_to_string(folder.path().join("dnfsp-figure-3-seconds.svg")).expect("drawn");
     assert!(drawn.contains("lrc") && drawn.contains("token") && drawn.contains("files"), "{drawn}");
+    // The result is a bandwidth where the command says seconds.
+    assert!(line("Figure 5").ends_with(": dnfsp-figure-5-mib-s.svg"), "{said}");
+    let bandwidth = std::fs::read_to_string(folder.path().join("dnfsp-figure-5-mib-s.svg")).expect("drawn");
+    assert!(bandwidth.contains("MiB/s") && !bandwidth.contains("seconds"), "{bandwidth}");
     assert!(fails(&mut weft(["papers", "dnfsp", "--real"])).contains("--real is for --write and --plot"));
 }

@@ -142,7 +142,7 @@ fn a_section_of_the_thesis_comes_out() {
     assert_eq!(rows.len(), 24);
     for row in rows {
         assert_eq!((&row["equal"], &row["unit"], &row["table"]), (&true.into(), &"s".into(), &"C.3.2".into()), "{row}");
-        assert!(row["events"].as_u64() > Some(1000) && row["wall_s"].as_f64() > Some(0.0), "{row}");
+        assert!(row["events"].as_u64() > Some(1000) && row["cpu_s"].as_f64() > Some(0.0), "{row}");
     }
     let none = weft(folder.path(), &["thesis", "--table", "C.9"]);
     assert!(!none.status.success() && text(&none.stderr).contains("no such table"));

@@ -112,7 +112,8 @@ impl GroupedBars {
     }
 
     fn legend(&self) -> Vec<(Key, &str)> {
-        let series = self.series.iter().map(|series| (Key::Box(series.fill), series.name.as_str()));
+        let named = self.series.iter().filter(|series| !series.name.is_empty());
+        let series = named.map(|series| (Key::Box(series.fill), series.name.as_str()));
         let expected = self.bars().any(|bar| bar.expected.is_some()).then_some((Key::Dot(EXPECTED), self.expected.as_str()));
         series.chain(expected).collect()
     }

@@ -1,8 +1,9 @@
 //! Answers of commands, and the numbers in them.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::process::Command;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value as Json;
@@ -15,6 +16,7 @@ use crate::paper::Value;
 pub struct Answers {
     program: PathBuf,
     answers: BTreeMap<String, Vec<Json>>,
+    drawn: BTreeSet<String>,
 }
 
 impl Answers {
@@ -24,7 +26,7 @@ impl Answers {
     /// The program cannot be found.
     pub fn of_this_program() -> Result<Answers> {
         let program = std::env::current_exe().context("this program cannot be found")?;
-        Ok(Answers { program, answers: BTreeMap::new() })
+        Ok(Answers { program, answers: BTreeMap::new(), drawn: BTreeSet::new() })
     }
 
     /// The rows of a command's answer. The command is that of a paper: words with spaces between.
@@ -39,12 +41,36 @@ impl Answers {
         Ok(&self.answers[command])
     }
 
-    fn run(&self, command: &str) -> Result<Vec<Json>> {
+    /// Has a command draw into a folder, for which the word `DIR` in it stands: the names of the
+    /// files. The second time it says only that it has.
+    ///
+    /// # Errors
+    /// It draws nothing.
+    pub fn drawings(&mut self, command: &str, folder: &Path) -> Result<Vec<String>> {
+        if !self.drawn.insert(command.to_string()) {
+            return Ok(vec![format!("drawn above by `{command}`")]);
+        }
+        let before = files(folder)?;
+        let path = folder.to_str().context("the name of the folder is not UTF-8")?;
+        let output = self.output(command, |word| word.replace("DIR", path))?;
+        let drawn = files(folder)?.into_iter().filter(|(name, time)| before.get(name) != Some(time));
+        let drawn: Vec<String> = drawn.map(|(name, _)| name).collect();
+        if drawn.is_empty() {
+            bail!("{command}: {}; {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(drawn)
+    }
+
+    fn output(&self, command: &str, argument: impl Fn(&str) -> String) -> Result<Output> {
         let mut words = command.split_whitespace();
         if words.next() != Some("weft") {
             bail!("a command of a paper begins with weft");
         }
-        let output = Command::new(&self.program).args(words).output()?;
+        Ok(Command::new(&self.program).args(words.map(argument)).output()?)
+    }
+
+    fn run(&self, command: &str) -> Result<Vec<Json>> {
+        let output = self.output(command, str::to_string)?;
         match serde_json::from_slice(&output.stdout) {
             Ok(Json::Array(rows)) => Ok(rows),
             Ok(row) => Ok(vec![row]),
@@ -54,6 +80,16 @@ impl Answers {
     }
 }
 
+/// The files of a folder and when they were written.
+fn files(folder: &Path) -> Result<BTreeMap<String, SystemTime>> {
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        files.insert(entry.file_name().to_string_lossy().into_owned(), entry.metadata()?.modified()?);
+    }
+    Ok(files)
+}
+
 /// The value in `rows`.
 ///
 /// # Errors
@@ -61,8 +97,7 @@ impl Answers {
 pub fn number(rows: &[Json], value: &Value) -> Result<f64> {
     let number = field(one_row(rows, &value.r#where)?, &value.field)?;
     let over = value.over.as_ref().map_or(Ok(1.0), |over| field(one_row(rows, over)?, &value.field))?;
-    let number = number / over * value.times;
-    Ok(value.per.map_or(number, |amount| amount / number))
+    Ok(scaled(number / over, value))
 }
 
 fn one_row<'a>(rows: &'a [Json], wanted: &Table) -> Result<&'a Json> {
@@ -72,6 +107,25 @@ fn one_row<'a>(rows: &'a [Json], wanted: &Table) -> Result<&'a Json> {
         (None, _) => bail!("no row has {wanted}"),
         (Some(_), more) => bail!("{} rows have {wanted}", more + 1),
     }
+}
+
+/// The rows with a field in another unit: that of the values of a result, which have it in common.
+pub fn in_unit(rows: &[Json], value: &Value) -> Result<(Vec<Json>, String)> {
+    if value.unit.is_empty() || (value.times == 1.0 && value.per.is_none()) {
+        return Ok((rows.to_vec(), value.field.clone()));
+    }
+    let moved = rows.iter().map(|row| {
+        let number = scaled(field(row, &value.field)?, value);
+        let mut row = row.clone();
+        row[&value.unit] = number.into();
+        Ok(row)
+    });
+    Ok((moved.collect::<Result<_>>()?, value.unit.clone()))
+}
+
+fn scaled(number: f64, value: &Value) -> f64 {
+    let number = number * value.times;
+    value.per.map_or(number, |amount| amount / number)
 }
 
 /// A field by its whole name, or by the names of nested objects and the positions in lists.

@@ -38,6 +38,9 @@ pub struct Expected {
     /// A command of `weft` that answers with JSON: an array of rows, or one object, which is a
     /// single row.
     pub command: Option<String>,
+    /// A command of `weft` that draws it, beside what is drawn of the numbers: `DIR` stands for the
+    /// folder.
+    pub plot: Option<String>,
     /// A file without which the command cannot run here.
     pub needs: Option<String>,
     /// The command measures this machine: it runs with `--real` only.

@@ -18,6 +18,7 @@ mod run;
 mod scale_system;
 #[cfg(test)]
 mod scale_test;
+mod tasks;
 mod thesis;
 mod trace;
 mod weft_system;

@@ -29,10 +29,7 @@ pub fn check(path: &Path) -> Result<()> {
 pub fn write(path: &Path, title: &str, rows: &[Value], parameters: &[String]) -> Result<()> {
     let several = |key: &&str| parameters.iter().any(|known| known == key) && rows.iter().any(|row| row[*key] != rows[0][*key]);
     let lines: Vec<String> = SIDE_BY_SIDE.iter().find(|key| several(key)).map(|key| key.to_string()).into_iter().collect();
-    let short = |key: &str| key.rsplit('.').next().unwrap_or_default().to_string();
-    let words = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
-    let name = |row: &Value| parameters.iter().map(|key| format!("{} {}", short(key), words(&row[key]))).collect::<Vec<_>>().join(", ");
-    let panels = panels(rows, name);
+    let panels = panels(rows, |row| name(row, parameters));
     let swept = match pictures(rows, Wanted { lines: &lines, ..Wanted::default() }, title) {
         // One case has rates over time and nothing else.
         Err(_) if !panels.is_empty() => Vec::new(),
@@ -40,6 +37,13 @@ pub fn write(path: &Path, title: &str, rows: &[Value], parameters: &[String]) ->
     };
     let all: Vec<String> = swept.iter().map(Picture::svg).chain(panels.iter().map(Lines::svg)).collect();
     std::fs::write(path, stacked(title, &all)).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// What a row is: the keys with several values and their values.
+pub fn name(row: &Value, parameters: &[String]) -> String {
+    let short = |key: &str| key.rsplit('.').next().unwrap_or_default().to_string();
+    let words = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
+    parameters.iter().map(|key| format!("{} {}", short(key), words(&row[key]))).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use weft_plan::files::{CaseSource, Lab};
 use crate::case;
 use crate::case::Case;
 use crate::workload::Load;
-use crate::{dnfsp_system, picture, pool, scale_system, trace as files};
+use crate::{dnfsp_system, picture, pool, scale_system, tasks, trace as files};
 
 /// Simulate a plan
 ///
@@ -70,8 +70,8 @@ impl Args {
         }
         let numbered: Vec<(usize, &CaseSource)> = cases.iter().enumerate().collect();
         let rows = pool::all(&numbered, threads, |(number, case)| rows_of(case, *number, self.trace.as_deref()))?.concat();
+        let parameters: Vec<String> = columns(&rows).into_iter().filter(|name| !RESULTS[1..].contains(&name.as_str())).collect();
         if let Some(path) = &self.plot {
-            let parameters: Vec<String> = columns(&rows).into_iter().filter(|name| !RESULTS[1..].contains(&name.as_str())).collect();
             picture::write(path, &self.plan, &rows, &parameters)?;
         }
         if self.json {
@@ -79,7 +79,7 @@ impl Args {
         } else if self.csv {
             print(&delimited(&rows))?;
         } else {
-            print(&aligned(&rows))?;
+            print(&(aligned(&rows) + &tasks::side_by_side(&rows, |row| picture::name(row, &parameters))))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -276,7 +276,7 @@ fn columns(rows: &[Value]) -> Vec<String> {
 }
 
 /// Names of results, in the order of columns.
-const RESULTS: [&str; 41] = [
+pub(crate) const RESULTS: [&str; 43] = [
     "phase",
     "seconds",
     "seconds_min",
@@ -305,10 +305,12 @@ const RESULTS: [&str; 41] = [
     "create_percent",
     "open_percent",
     "splits",
+    "split_dip",
     "leaves",
     "metanode_changes",
     "expansions",
     "accesses",
+    "outliers",
     "functions",
     "lookup_tasks",
     "create_tasks",

@@ -179,8 +179,9 @@ pub fn row(config: &ScaleConfig) -> Result<Value> {
     let percent = |nanos: u64| (nanos as f64 * 1000.0 / all.max(1) as f64).round() / 10.0;
     let [lookup, create, open] = report.functions;
     let bins = (0..BINS).map(|bin| {
-        let (files, nanos) = report.bins[bin];
-        json!({"from_us": bin_nanos(bin) / 1000, "files": files, "seconds": seconds(nanos)})
+        let (files, nanos): (Vec<u64>, Vec<u64>) = report.bins.iter().map(|bins| bins[bin]).unzip();
+        json!({"us": bin_nanos(bin) / 1000, "files": files.iter().sum::<u64>(), "seconds": seconds(nanos.iter().sum()),
+            "files_by_client": files, "seconds_by_client": nanos.into_iter().map(seconds).collect::<Vec<_>>()})
     });
     let interval = config.creates.interval as f64 / 1e9;
     let rates = report.rates.iter().enumerate().map(|(point, clients)| {
@@ -188,7 +189,7 @@ pub fn row(config: &ScaleConfig) -> Result<Value> {
         let splits = report.splits.get(point).copied().unwrap_or(0);
         json!({"until_s": (point + 1) as f64 * interval, "creates_per_second": rates, "splits": splits})
     });
-    let counts = &report.counts;
+    let (counts, before, outliers) = (&report.counts, &report.before_fine, report.outliers());
     Ok(json!({
         "phase": "create",
         "seconds": report.nanos as f64 / 1e9,
@@ -206,11 +207,14 @@ pub fn row(config: &ScaleConfig) -> Result<Value> {
         "expansions": counts.expansions,
         "messages": counts.messages,
         "disk_operations": counts.inode_writes + counts.block_writes + counts.block_reads + counts.log_writes,
+        "outliers": { "files_percent": outliers.0 * 100.0, "time_percent": outliers.1 * 100.0 },
         "accesses": {
             "inode_writes": counts.inode_writes,
             "block_writes": counts.block_writes,
             "log_writes": counts.log_writes,
             "block_reads": counts.block_reads,
+            "log_writes_since_fgdl": counts.log_writes - before.log_writes,
+            "block_reads_since_fgdl": counts.block_reads - before.block_reads,
             "revocations": counts.revocations,
             "log_waits": counts.log_waits,
             "entry_bytes": counts.entry_bytes,

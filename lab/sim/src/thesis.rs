@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
 use serde::Serialize;
 use weft_host::output::{Table, print_as};
 use weft_piosim::thesis::{Case, Cell, PartdiffTable, RunResult, cases, partdiff};
@@ -60,8 +61,8 @@ struct Row {
     agrees: bool,
     /// Events of the simulations behind this number.
     events: u64,
-    /// Real seconds of the simulations behind this number.
-    wall_s: f64,
+    /// Processor seconds of the simulations behind this number.
+    cpu_s: f64,
     #[serde(skip)]
     texts: [String; 2],
 }
@@ -104,7 +105,7 @@ impl Args {
             let files = figures::write(folder, &ran, &traced_times(&partdiff))?;
             weft_host::output::tell(&format!("{}: {}", folder.display(), files.join(", ")));
         }
-        let compared = cases.iter().zip(runs).map(|(case, (runs, wall_s))| row(case.compare(&runs), wall_s));
+        let compared = cases.iter().zip(runs).map(|(case, (runs, cpu_s))| row(case.compare(&runs), cpu_s));
         let rows: Vec<Row> = compared.chain(partdiff).collect();
         let agree = rows.iter().all(|row| row.agrees);
         print_as(self.json, &rows, || text(&rows))?;
@@ -127,21 +128,27 @@ fn traced(folder: &Path, indispensable: bool) -> Result<Option<(ClusterConfig, A
 }
 
 fn simulate(job: &Job, cases: &[Case], traced: &Option<(ClusterConfig, Application)>) -> Result<Outcome> {
-    let began = Instant::now();
+    let began = thread_seconds()?;
     match job {
         Job::Case(index, seed) => {
             let case = &cases[*index];
             let run = case.run(*seed).map_err(|problem| anyhow!("{} {}: {problem}", case.table(), case.name()))?;
-            Ok(Outcome::Run(run, began.elapsed().as_secs_f64()))
+            Ok(Outcome::Run(run, thread_seconds()? - began))
         }
         Job::Partdiff(table) => {
             let Some((model, application)) = traced else { bail!("the traced application is absent") };
             let simulation = Simulation::new(&table.config(model), application).map_err(anyhow::Error::msg)?;
             let report = simulation.run().map_err(|problem| anyhow!("{}: {problem}", table.number))?;
             let cells = table.compare(&report).into_iter().map(|cell| Cell { events: report.events, ..cell }).collect();
-            Ok(Outcome::Cells(cells, began.elapsed().as_secs_f64()))
+            Ok(Outcome::Cells(cells, thread_seconds()? - began))
         }
     }
+}
+
+/// Seconds of a processor that this thread has taken: what else the machine does is not in them.
+fn thread_seconds() -> Result<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_THREAD)?;
+    Ok((usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64 / 1e6)
 }
 
 /// The seconds of Tables 6.1 to 6.5.
@@ -162,18 +169,18 @@ fn sorted(cases: &[Case], jobs: &[Job], outcomes: Vec<Outcome>) -> (Vec<(Vec<Run
     let mut partdiff = Vec::new();
     for (job, outcome) in jobs.iter().zip(outcomes) {
         match (job, outcome) {
-            (Job::Case(index, _), Outcome::Run(run, wall_s)) => {
+            (Job::Case(index, _), Outcome::Run(run, cpu_s)) => {
                 runs[*index].0.push(run);
-                runs[*index].1 += wall_s;
+                runs[*index].1 += cpu_s;
             }
-            (_, Outcome::Cells(cells, wall_s)) => partdiff.extend(cells.into_iter().map(|cell| row(cell, wall_s))),
+            (_, Outcome::Cells(cells, cpu_s)) => partdiff.extend(cells.into_iter().map(|cell| row(cell, cpu_s))),
             (Job::Partdiff(_), Outcome::Run(..)) => {}
         }
     }
     (runs, partdiff)
 }
 
-fn row(cell: Cell, wall_s: f64) -> Row {
+fn row(cell: Cell, cpu_s: f64) -> Row {
     let number = |text: &str| text.parse().unwrap_or(f64::NAN);
     Row {
         table: cell.table,
@@ -186,7 +193,7 @@ fn row(cell: Cell, wall_s: f64) -> Row {
         fitted: cell.fitted,
         agrees: cell.within_deviation,
         events: cell.events,
-        wall_s,
+        cpu_s,
         texts: [cell.printed, cell.simulated],
     }
 }
@@ -208,12 +215,12 @@ fn text(rows: &[Row]) -> String {
     let agree = rows.iter().filter(|row| row.agrees && !row.equal).count();
     let fitted = rows.iter().filter(|row| row.fitted).count();
     let events: u64 = rows.iter().map(|row| row.events).sum();
-    let wall: f64 = rows.iter().map(|row| row.wall_s).sum();
-    let rate = if wall > 0.0 { events as f64 / wall / 1e6 } else { 0.0 };
+    let seconds: f64 = rows.iter().map(|row| row.cpu_s).sum();
+    let rate = if seconds > 0.0 { events as f64 / seconds / 1e6 } else { 0.0 };
     let summary = format!(
         "{equal} of {} numbers are equal in every printed digit ({fitted} of them fitted: equal by orders of files that were searched against \
          them), {agree} more agree (means within the printed deviation, sums that contradict their printed parts), {} differ; {rate:.1} \
-         million events a second on a core\n",
+         million events in a second of a processor\n",
         rows.len(),
         rows.len() - equal - agree
     );

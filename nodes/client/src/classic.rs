@@ -11,7 +11,7 @@ use weft_rt::Runtime;
 use weft_wire::Capability;
 use weft_wire::ops::{
     ClassicDirectoryRequest, ClassicInsertEntryRequest, ClassicMakeMetafileRequest, ClassicRemoveEntryRequest,
-    ClassicRemoveMetafileRequest, ClassicReserveRequest, ClassicSetMetafileRequest, GetAttrRequest, ObjectEpochRequest,
+    ClassicRemoveMetafileRequest, ClassicReserveRequest, ClassicSetMetafileRequest, DirEntry, GetAttrRequest, ObjectEpochRequest,
     ObjectRemoveRequest, ObjectStatRequest, ReadDirRequest,
 };
 
@@ -22,8 +22,10 @@ use crate::{Client, Result};
 
 /// Handles that are reserved at once: one message more for so many creates with the hint.
 const RESERVED: u16 = 256;
-/// Bytes of one page of a listing.
-const LIST_BYTES: u32 = 64 << 10;
+/// Names that one message of a listing brings (`MAX_NUM_DIRENTS` of `pvfs2-ls`).
+const PAGE_NAMES: usize = 32;
+/// Bytes of one page of a listing: so many names and more.
+const LIST_BYTES: u32 = 16 << 10;
 
 /// A client that makes, lists and removes files by the steps of PVFS2.
 pub struct ClassicClient<R: Runtime> {
@@ -67,8 +69,9 @@ impl<R: Runtime> ClassicClient<R> {
         client.call_in_dir(flow, dir, By::Name(&name), insert).await
     }
 
-    /// Lists a directory with the attributes of its files: for each the metafile (not with the
-    /// hint), then the size of each datafile. Returns the number of entries.
+    /// Lists a directory with the attributes of its files: for each 32 names the directory's
+    /// attributes and the names (figures 6.3 and 6.4, steps 3 and 4), then for each file the
+    /// metafile (not with the hint) and the size of each datafile. Returns the number of entries.
     ///
     /// # Errors
     /// Permissions, servers that do not answer, an entry that the classic protocol has not made.
@@ -76,14 +79,15 @@ impl<R: Runtime> ClassicClient<R> {
         let (client, flow) = (&self.client, self.client.flow("readdir", dir));
         let _op = weft_trace::operation(weft_trace::event::CLIENT_READDIR);
         let owner = client.owner(flow, dir).await?;
-        let about = client.call(flow, owner, &ClassicDirectoryRequest { dir, who: who.clone() }).await?;
         let (mut cookie, mut listed) = (0, 0);
         loop {
+            let about = client.call(flow, owner, &ClassicDirectoryRequest { dir, who: who.clone() }).await?;
             // With the hint an entry leads to the datafile itself: its handle is all that there is.
             let with_state = about.no_metafile;
             let page = |at| ReadDirRequest { at, cookie, bytes_max: LIST_BYTES, with_state, who: who.clone() };
             let page = client.call_in_dir(flow, dir, By::Cookie(cookie), page).await?;
-            for entry in &page.entries {
+            let names = first_names(&page.entries);
+            for entry in names {
                 let state = match &entry.state {
                     Some(state) => state.clone(),
                     None => client.call(flow, client.owner(flow, entry.handle).await?, &GetAttrRequest { handle: entry.handle }).await?,
@@ -92,10 +96,11 @@ impl<R: Runtime> ClassicClient<R> {
                 self.sizes(flow, &state.attr.layout, capability).await?;
                 listed += 1;
             }
-            if page.until == u64::MAX {
+            let is_whole = names.len() == page.entries.len();
+            if is_whole && page.until == u64::MAX {
                 return Ok(listed);
             }
-            cookie = page.until;
+            cookie = names.last().filter(|_| !is_whole).map_or(page.until, |entry| entry.cookie);
         }
     }
 
@@ -176,4 +181,11 @@ impl<R: Runtime> ClassicClient<R> {
 /// The layout with its first data server: clients choose, and go round.
 fn placed(layout: &Layout, handle: Handle, data_servers: u16) -> Layout {
     Layout { first: (handle.counter() % u64::from(data_servers.max(1))) as u16, ..*layout }
+}
+
+/// The names of a page that PVFS2 would have asked for; those with one cookie stay together.
+fn first_names(entries: &[DirEntry]) -> &[DirEntry] {
+    let Some(last) = entries.get(PAGE_NAMES - 1) else { return entries };
+    let same = entries[PAGE_NAMES..].iter().take_while(|entry| entry.cookie == last.cookie).count();
+    &entries[..PAGE_NAMES + same]
 }

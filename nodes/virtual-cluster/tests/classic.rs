@@ -37,6 +37,16 @@ fn the_steps_of_a_file_are_those_of_the_paper() {
 }
 
 #[test]
+fn a_listing_asks_twice_for_each_32_names() {
+    let listing = |no_metafile| measure(Protocol::Classic, no_metafile, 1, 1)[1].messages;
+    // Directory and names: 200 files are seven pages.
+    let pages = 2 * FILES.div_ceil(32);
+    let messages = [listing(false), listing(true)];
+    assert!(messages[0] - 2 * FILES - pages <= 4, "{messages:?}, {pages} of them for pages");
+    assert!(messages[1] - FILES - pages <= 4, "{messages:?}, {pages} of them for pages");
+}
+
+#[test]
 fn each_datafile_is_a_message_and_a_change_of_its_own() {
     let without = for_a_file(&measure(Protocol::Classic, false, 4, 1));
     assert_eq!(without, [(8, 7), (5, 0), (7, 6)], "four datafiles");

@@ -5,13 +5,16 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 use weft_analysis::inputs::Input;
 use weft_analysis::results::Phase;
 use weft_analysis::run::Run;
 use weft_analysis::running::{RunningOptions, View, chart};
 use weft_charts::{Frame, Lines, Unit, stacked, views};
 use weft_host::units::seconds;
-use weft_trace::latency::{Latency, SLOTS, Slot, Stacked, slot_bounds_ns};
+use weft_trace::latency::{Latency, SLOTS, Slot, Stacked, slot_bounds_ns, slot_of};
+
+use super::results::{CLIENTS, short};
 
 use crate::plot::Common;
 
@@ -79,21 +82,64 @@ impl LatencyArgs {
     pub fn run(self) -> Result<()> {
         let mut pictures = Vec::new();
         for (input, label) in self.common.panels()? {
-            let stacked = latencies(&load(input, &label)?.results.phases, &self.phase).with_context(|| input.display().to_string())?;
-            let total = stacked.total();
-            let us = |q: f64| Unit::Seconds.format(total.quantile_ns(q) as f64 / 1e9);
-            let said = format!(
-                "{} operations; median {}, 99 of 100 within {}, 999 of 1000 within {}",
-                Unit::Count.format(total.count() as f64),
-                us(0.5),
-                us(0.99),
-                us(0.999)
-            );
-            let frame = Frame::new(&label, &said).sized(960, 360);
-            pictures.push(views::latency_bins(frame, &stacked, Some(TAIL_NS)).svg());
+            let text = std::fs::read_to_string(input).unwrap_or_default();
+            let simulated = cases(&text).with_context(|| input.display().to_string())?;
+            if simulated.is_empty() {
+                let measured = latencies(&load(input, &label)?.results.phases, &self.phase).with_context(|| input.display().to_string())?;
+                pictures.push(bins(&label, &measured));
+            }
+            pictures.extend(simulated.iter().map(|(case, stacked)| bins(&format!("{label}: {case}"), stacked)));
         }
         self.common.write(&stacked(&self.common.title("Latency distributions"), &pictures))
     }
+}
+
+/// The distribution of each case of a plan that has been simulated, if the file holds that.
+fn cases(text: &str) -> Result<Vec<(String, Stacked)>> {
+    let rows: Vec<Value> = serde_json::from_str(text).unwrap_or_default();
+    let simulated = rows.iter().filter(|row| row["latencies"].is_array());
+    simulated.map(|row| Ok((case(row), of_case(row)?))).collect()
+}
+
+/// What a case of a plan is called: its clients and the keys of its tables.
+fn case(row: &Value) -> String {
+    let keys = row.as_object().into_iter().flatten().filter(|(key, _)| *key == CLIENTS || key.contains('.'));
+    keys.map(|(key, value)| format!("{} {value}", short(key))).collect::<Vec<_>>().join(", ")
+}
+
+/// The distribution of a simulated case, a part for each client.
+fn of_case(row: &Value) -> Result<Stacked> {
+    let bins = row["latencies"].as_array().context("a case without latencies")?;
+    let mut stacked = Stacked::default();
+    for client in 0..row["latencies"][0]["files_by_client"].as_array().map_or(0, Vec::len) {
+        let mut slots = [Slot::default(); SLOTS];
+        let (mut min_ns, mut max_ns) = (u64::MAX, 0);
+        for bin in bins {
+            let us = bin["us"].as_u64().context("a bin has no us")?;
+            let count = bin["files_by_client"][client].as_u64().context("a bin has no files_by_client")?;
+            let seconds = bin["seconds_by_client"][client].as_f64().context("a bin has no seconds_by_client")?;
+            if count > 0 {
+                slots[slot_of(us * 1000)] = Slot { count, sum_ns: (seconds * 1e9) as u64 };
+                (min_ns, max_ns) = (min_ns.min(us * 1000), max_ns.max(us * 1000));
+            }
+        }
+        stacked.part(&format!("client {}", client + 1)).merge(&Latency::from_slots(slots, min_ns, max_ns));
+    }
+    Ok(stacked)
+}
+
+/// The picture of a distribution.
+fn bins(label: &str, stacked: &Stacked) -> String {
+    let total = stacked.total();
+    let us = |q: f64| Unit::Seconds.format(total.quantile_ns(q) as f64 / 1e9);
+    let said = format!(
+        "{} operations; median {}, 99 of 100 within {}, 999 of 1000 within {}",
+        Unit::Count.format(total.count() as f64),
+        us(0.5),
+        us(0.99),
+        us(0.999)
+    );
+    views::latency_bins(Frame::new(label, &said).sized(960, 360), stacked, Some(TAIL_NS)).svg()
 }
 
 /// The distributions of all repetitions of a phase, one for each process.
@@ -157,5 +203,23 @@ mod tests {
         let stacked = latencies(&results.phases, "create").expect("sound");
         assert_eq!((stacked.parts().len(), stacked.total().count(), stacked.total().sum_ns()), (2, 9, 630_000));
         assert!(latencies(&results.phases, "remove").is_err());
+    }
+
+    #[test]
+    fn each_simulated_case_has_a_distribution_with_a_part_for_each_client() {
+        let bin = |us: u64, files: [u64; 2]| {
+            let seconds = files.map(|files| files as f64 * us as f64 / 1e6);
+            serde_json::json!({ "us": us, "files_by_client": files, "seconds_by_client": seconds })
+        };
+        let rows = serde_json::json!([
+            { "clients": 2, "scale.leave_threshold": 0, "latencies": [bin(1, [0, 0]), bin(300, [7, 2]), bin(1000, [0, 1])] },
+            { "clients": 2, "scale.leave_threshold": 1000, "latencies": [bin(300, [1, 1])] },
+        ]);
+        let found = cases(&rows.to_string()).expect("two cases");
+        assert_eq!((found.len(), found[0].0.as_str()), (2, "clients 2, leave_threshold 0"));
+        let total = found[0].1.total();
+        assert_eq!((found[0].1.parts().len(), total.count(), total.sum_ns()), (2, 10, 3_700_000));
+        assert!((total.tail(950_000).0 - 0.1).abs() < 1e-9, "one of ten from 1 ms on");
+        assert!(cases("[{\"latencies\": [{\"files_by_client\": [1]}]}]").is_err() && cases("{}").is_ok_and(|none| none.is_empty()));
     }
 }

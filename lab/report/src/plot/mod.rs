@@ -3,6 +3,7 @@
 //! `docs/pictures.md` with it.
 
 mod bench;
+mod picture;
 mod results;
 mod steps;
 mod sweep;
@@ -13,7 +14,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-pub use sweep::{Picture, Wanted, file_name, pictures, write};
+pub use picture::{Number, Picture, write};
+pub use sweep::{Wanted, file_name, pictures};
 
 /// Draw pictures (SVG) of traces and of benchmark results
 #[derive(Debug, clap::Args)]

@@ -1,7 +1,7 @@
 //! `weft plot sweep`: what came out of a plan, over one of its keys.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -10,9 +10,12 @@ use weft_analysis::results::Results;
 use weft_charts::{Axis, Bar, BarSeries, Frame, GroupedBars, Line, Lines, Style, Unit, categorical, stacked};
 use weft_host::units::ByteSize;
 
+use super::picture::{Chart, Picture, write};
 use super::results::{CLIENTS, Row, read, row, short};
 
 const MIB: f64 = (1u64 << 20) as f64;
+/// Most lines of a picture, unless more are asked for.
+const LINES_MAX: usize = 8;
 const SPREAD: &str = "Lines: medians, with the smallest and the largest repetition.";
 const BOUNDS: &str = "Dashed: estimated upper bounds (Kunkel 2006, chapter 4).";
 
@@ -39,7 +42,7 @@ pub struct Args {
     #[arg(long, visible_alias = "x", value_name = "KEY")]
     over: Option<String>,
     /// A key with a line for each of its values; the others have a picture for each combination
-    /// [default: all keys whose values are words]
+    /// [default: all keys whose values are words, for no more than eight lines]
     #[arg(long, value_name = "KEY")]
     lines: Vec<String>,
     /// The result that is drawn, such as seconds or disk_operations [default: bytes a second, else
@@ -69,32 +72,6 @@ pub struct Wanted<'w> {
     pub field: Option<&'w str>,
     /// Boxes of repetitions.
     pub boxes: bool,
-}
-
-/// A picture of a sweep.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Picture {
-    /// What is the same in all of it, as the name of a file without its end.
-    pub name: String,
-    chart: Chart,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Chart {
-    /// Over numbers.
-    Lines(Lines),
-    /// Over words.
-    Bars(GroupedBars),
-}
-
-impl Picture {
-    /// It as SVG.
-    pub fn svg(&self) -> String {
-        match &self.chart {
-            Chart::Lines(lines) => lines.svg(),
-            Chart::Bars(bars) => bars.svg(),
-        }
-    }
 }
 
 /// Smallest, median and largest at each place of a line, and quartiles.
@@ -144,16 +121,6 @@ impl Args {
     }
 }
 
-/// Writes a picture into a folder; the path of its file.
-///
-/// # Errors
-/// It cannot be written.
-pub fn write(folder: &Path, picture: &Picture) -> Result<String> {
-    let path = folder.join(format!("{}.svg", picture.name));
-    std::fs::write(&path, picture.svg()).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(path.display().to_string())
-}
-
 /// The pictures of rows of JSON, without bounds.
 ///
 /// # Errors
@@ -192,7 +159,12 @@ fn charts(rows: &[Row], wanted: Wanted<'_>, label: &str, facts: &dyn Fn(usize, u
     }
     // File systems are told apart by words, what is done on them by numbers.
     let is_line = |key: &&str| if wanted.lines.is_empty() { !is_number(key) } else { lines.contains(key) };
-    let (lines, panels): (Vec<&str>, Vec<&str>) = keys.keys().filter(|key| **key != over).partition(|key| is_line(key));
+    let (mut lines, mut panels): (Vec<&str>, Vec<&str>) = keys.keys().filter(|key| **key != over).partition(|key| is_line(key));
+    // As many lines as there are colours; the keys with most values stay together.
+    while wanted.lines.is_empty() && lines.len() > 1 && lines.iter().map(|key| keys[key].len()).product::<usize>() > LINES_MAX {
+        let fewest = (0..lines.len()).min_by_key(|place| keys[lines[*place]].len()).unwrap_or(0);
+        panels.push(lines.remove(fewest));
+    }
     let name = |row: &Row, keys: &[&str], with: bool| {
         let is_truth = |value: &str| matches!(value, "true" | "false");
         let told = |key: &str, value: &String| if with || is_truth(value) { format!("{} {value}", short(key)) } else { value.clone() };
@@ -260,7 +232,13 @@ fn points(over: &str, rows: &[&Row]) -> Points {
     points.into_iter().map(|(row, found)| (row.values[over].clone(), median(found), row.quartiles)).collect()
 }
 
-fn lines_over(over: &str, frame: Frame, row: &Row, named: Vec<(String, Points)>, bounds: Vec<Line>) -> Lines {
+fn lines_over(over: &str, frame: Frame, row: &Row, mut named: Vec<(String, Points)>, bounds: Vec<Line>) -> Lines {
+    if let [(name, _)] = &mut named[..]
+        && name.is_empty()
+        && !bounds.is_empty()
+    {
+        "measured".clone_into(name);
+    }
     let has_spread = named.iter().flat_map(|(_, points)| points).any(|(_, found, _)| found[0] < found[2]);
     let notes = [(has_spread, SPREAD), (!bounds.is_empty(), BOUNDS)];
     let note: Vec<&str> = notes.into_iter().filter(|(is_there, _)| *is_there).map(|(_, note)| note).collect();
@@ -315,7 +293,6 @@ fn measured((color, (name, points)): (usize, (String, Points))) -> Vec<Line> {
     let bar = |(at, [least, _, most]): &(f64, [f64; 3])| vec![(*at, *least), (*at, *most)];
     let bars = points.iter().filter(|(_, found)| found[0] < found[2]);
     let bars = bars.map(|point| Line { name: String::new(), color, style: Style::Line, points: bar(point) });
-    let name = if name.is_empty() { "measured".into() } else { name };
     [Line { name, color, style: Style::Line, points: medians }].into_iter().chain(bars).chain([dots]).collect()
 }
 
@@ -404,6 +381,22 @@ mod tests {
         let five = line(1, "bound: on the worst disk").expect("2006 knows it");
         assert!(five[0].1 > 4.0 * worst[0].1, "five servers have five disks");
         assert_eq!(drawn(&rows, None).expect("a sweep").len(), 2, "of two keys with as many values the last one");
+    }
+
+    #[test]
+    fn a_picture_has_as_many_lines_as_there_are_colours() {
+        let row = |collective: usize, layer: usize, access: &str, block: u64| {
+            serde_json::json!({ "collective": format!("c{collective}"), "server.cache_layer": format!("l{layer}"),
+                "workload.access": access, "workload.block": block, "seconds": 1.0 })
+        };
+        let each = |number: usize| row(number % 3, number / 3 % 3, ["read", "write"][number / 9 % 2], (number / 18 + 1) as u64);
+        let found =
+            pictures(&(0..36).map(each).collect::<Vec<_>>(), Wanted { over: Some("block"), ..Wanted::default() }, "t").expect("drawn");
+        assert_eq!(found.len(), 6, "eighteen lines are too many, and so are nine");
+        for picture in &found {
+            let Chart::Lines(lines) = &picture.chart else { panic!("lines") };
+            assert_eq!(lines.lines.iter().filter(|line| line.style == Style::Line).count(), 3);
+        }
     }
 
     #[test]

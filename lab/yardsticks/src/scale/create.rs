@@ -46,7 +46,7 @@ pub(crate) async fn create(world: &Rc<World>, entry: Entry) {
             report.create_tasks.iter_mut().zip(tally.create).for_each(|(sum, nanos)| *sum += nanos);
             let functions = [looked_up - began, created - looked_up, now - created];
             report.functions.iter_mut().zip(functions).for_each(|(sum, nanos)| *sum += nanos);
-            report.add_latency(now - began);
+            report.add_latency(entry.node, now - began);
         }
     }
     clock.pass(times.between).await;

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::directory::Nodes;
 use super::world::World;
 
 /// The records of a create. A full buffer is written first, and a full log (*log wrap*) is waited
@@ -30,6 +31,14 @@ pub(crate) async fn write_buffer(world: &World, node: u32) {
     log.buffered_bytes.set(0);
     world.count(|counts| counts.log_writes += 1);
     log.writing.hold(world.config.storage.log_write).await;
+}
+
+/// The buffers of several nodes, at the same time; an empty one is not written.
+pub(crate) async fn write_buffers(world: &World, nodes: Nodes) {
+    let written = (0..).zip(&world.nodes).filter(|(node, state)| nodes.has(*node) && state.log.buffered_bytes.get() > 0);
+    let count = written.inspect(|(_, node)| node.log.buffered_bytes.set(0)).count() as u64;
+    world.count(|counts| counts.log_writes += count);
+    world.clock.pass(world.config.storage.log_write * count.min(1)).await;
 }
 
 /// Writes the dirty inodes, and those that come meanwhile.

@@ -60,6 +60,7 @@ fn enter_fine(world: &World, state: &mut Directory) {
         let mut report = world.report.borrow_mut();
         if report.fine_from.is_none() {
             report.fine_from = Some((world.clock.now(), report.creates));
+            report.before_fine = report.counts;
         }
     }
 }

@@ -30,13 +30,14 @@ pub const CREATE_TASKS: [&str; 12] = [
 /// Latency bins, from 1 us to 500 ms (section 3.3.2).
 pub const BINS: usize = 50;
 
-/// Lower end of a bin in nanoseconds: 1 to 9 us, 10 to 90 us, ... 100 to 500 ms.
+/// The value of a bin in nanoseconds: 1 to 9 us, 10 to 90 us, ... 100 to 500 ms.
 pub fn bin_nanos(bin: usize) -> u64 {
     (bin as u64 % 9 + 1) * 1000 * 10_u64.pow(u32::try_from(bin / 9).unwrap_or(0))
 }
 
+/// The bin of a latency that is rounded to its first digit.
 fn bin_of(nanos: u64) -> usize {
-    (1..BINS).take_while(|&bin| bin_nanos(bin) <= nanos).count()
+    (1..BINS).take_while(|&bin| (bin_nanos(bin - 1) + bin_nanos(bin)) / 2 <= nanos).count()
 }
 
 /// How often something happened.
@@ -77,14 +78,16 @@ pub struct Report {
     pub creates: u64,
     /// When FGDL was entered first, and how many files there were then.
     pub fine_from: Option<(u64, u64)>,
+    /// What had been counted then.
+    pub before_fine: Counts,
     /// The sum of each task of lookups, in creates begun since then.
     pub lookup_tasks: [u64; 7],
     /// The same of creates.
     pub create_tasks: [u64; 12],
     /// Lookup, create, open: whole.
     pub functions: [u64; 3],
-    /// Files by the time from lookup to open, and the sums of these times.
-    pub bins: Vec<(u64, u64)>,
+    /// Files of each client by the time from lookup to open, and the sums of these times.
+    pub bins: Vec<[(u64, u64); BINS]>,
     /// Files of each client in each interval.
     pub rates: Vec<Vec<u64>>,
     /// Blocks that split in each interval.
@@ -103,8 +106,16 @@ impl Report {
         self.creates as f64 * 1e9 / self.nanos.max(1) as f64
     }
 
-    pub(crate) fn add_latency(&mut self, nanos: u64) {
-        let bin = &mut self.bins[bin_of(nanos)];
+    /// Files in the bins from 1 ms on (the outliers of section 4.4.2) and their times, both as
+    /// shares of all.
+    pub fn outliers(&self) -> (f64, f64) {
+        let sum = |from: usize| self.bins.iter().flat_map(|bins| &bins[from..]).fold((0, 0), |sum, bin| (sum.0 + bin.0, sum.1 + bin.1));
+        let (slow, all) = (sum(bin_of(1_000_000)), sum(0));
+        (slow.0 as f64 / all.0.max(1) as f64, slow.1 as f64 / all.1.max(1) as f64)
+    }
+
+    pub(crate) fn add_latency(&mut self, node: u32, nanos: u64) {
+        let bin = &mut self.bins[node as usize][bin_of(nanos)];
         *bin = (bin.0 + 1, bin.1 + nanos);
     }
 
@@ -125,7 +136,8 @@ mod tests {
     #[test]
     fn the_bins_go_from_a_microsecond_to_half_a_second() {
         assert_eq!((bin_nanos(0), bin_nanos(9), bin_nanos(BINS - 1)), (1000, 10_000, 500_000_000));
-        assert_eq!((bin_of(1), bin_of(205_000), bin_of(9_000_000_000)), (0, 19, BINS - 1));
-        assert_eq!(bin_nanos(19), 200_000);
+        assert_eq!((bin_of(1), bin_of(9_000_000_000)), (0, BINS - 1));
+        let values = [149_999, 150_000, 249_999, 94_999, 95_000, 950_000].map(|nanos| bin_nanos(bin_of(nanos)));
+        assert_eq!(values, [100_000, 200_000, 200_000, 90_000, 100_000, 1_000_000], "rounded, as in section 4.4.2");
     }
 }

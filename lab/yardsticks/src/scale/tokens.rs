@@ -192,33 +192,39 @@ async fn leave(world: Rc<World>, directory: usize) {
     shared.switching.open();
 }
 
-/// All tokens of a directory are taken back. What other nodes have made goes to the metanodes, one
-/// entry after the other, and the blocks to disk.
+/// All tokens of a directory are taken back, each until its node has heard of it: a create that has
+/// looked its name up goes on meanwhile. Logs are written before what they describe; what other
+/// nodes have made goes to the metanodes, one entry after the other, and the blocks to disk.
 async fn take_back(world: &Rc<World>, directory: usize) {
     let (shared, config) = (&world.directories[directory], &world.config);
-    let (others, entries, metanodes, blocks) = {
-        let mut state = shared.state.borrow_mut();
-        let metanodes = state.metanodes.clone();
-        let others = metanodes.iter().fold(state.holders(), |nodes, metanode| nodes.without(*metanode));
-        // A metanode alone keeps its blocks in memory; with several, each has entries for others.
-        let alone = others.is_empty() && metanodes.len() <= 1;
-        let entries: u64 = (0..)
-            .zip(state.unmerged.iter_mut())
-            .map(|(node, count)| {
-                let count = std::mem::take(count);
-                if metanodes.len() == 1 && metanodes.contains(&node) { 0 } else { count }
-            })
-            .sum();
-        let blocks = if alone { 0 } else { state.take_dirty() };
-        state.forget_tokens();
-        (others, entries, metanodes.len().max(1) as u64, blocks)
+    let (holders, others, metanodes) = {
+        let state = shared.state.borrow();
+        let (holders, metanodes) = (state.holders(), state.metanodes.clone());
+        (holders, metanodes.iter().fold(holders, |nodes, metanode| nodes.without(*metanode)), metanodes)
     };
-    if others.is_empty() && metanodes == 1 {
+    // A metanode alone keeps its blocks in memory; with several, each has entries for others.
+    let is_alone = others.is_empty() && metanodes.len() <= 1;
+    if !is_alone {
+        let revoked = u64::from(others.count());
+        world.count(|counts| counts.revocations += revoked);
+        world.ask(Server::Manager, config.messages.answer * revoked.max(1), 0).await;
+    }
+    let (entries, blocks) = {
+        let mut state = shared.state.borrow_mut();
+        let made = (0..).zip(state.unmerged.iter_mut()).map(|(node, count)| {
+            let count = std::mem::take(count);
+            if metanodes[..] == [node] { 0 } else { count }
+        });
+        let entries: u64 = made.sum();
+        let blocks = if is_alone { 0 } else { state.take_dirty() };
+        state.forget_tokens();
+        (entries, blocks)
+    };
+    if is_alone {
         return;
     }
-    let revoked = u64::from(others.count());
-    world.count(|counts| counts.revocations += revoked);
-    world.ask(Server::Manager, config.messages.answer * revoked.max(1), 0).await;
+    log::write_buffers(world, holders).await;
+    let metanodes = metanodes.len().max(1) as u64;
     world.clock.pass(entries / metanodes * config.directory.entry_merge).await;
     world.count(|counts| counts.block_writes += blocks);
     let writes = blocks.div_ceil(metanodes * u64::from(config.storage.writes_at_once.max(1)));

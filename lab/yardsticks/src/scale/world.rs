@@ -72,7 +72,11 @@ impl World {
             range: Lock::new(&clock, 1),
             splitting: RefCell::default(),
         };
-        let report = Report { bins: vec![(0, 0); BINS], at_metanode: vec![0; creates.clients as usize], ..Report::default() };
+        let report = Report {
+            bins: vec![[(0, 0); BINS]; creates.clients as usize],
+            at_metanode: vec![0; creates.clients as usize],
+            ..Report::default()
+        };
         Rc::new(World {
             nodes: (0..creates.clients).map(node).collect(),
             manager: Lock::new(&clock, config.messages.threads),
