@@ -98,7 +98,7 @@ fn counted() -> Result<BTreeMap<String, u64>, String> {
 
 fn build() -> Result<PathBuf, String> {
     let arguments = ["build", "--locked", "--release", "-p", "weft-sim-tests", "--example", "hot_paths"];
-    let built = Command::new("cargo").current_dir(root()).args(arguments).status().map_err(|error| error.to_string())?;
+    let built = weft_system_tests::cargo().current_dir(root()).args(arguments).status().map_err(|error| error.to_string())?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     if built.success() { Ok(target.join("release/examples/hot_paths")) } else { Err("the build failed".into()) }
 }

@@ -108,7 +108,7 @@ fn build() -> Result<Vec<Program>, String> {
 }
 
 fn cargo() -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = weft_system_tests::cargo();
     cargo.current_dir(root());
     cargo
 }

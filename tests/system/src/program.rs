@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
@@ -55,7 +56,7 @@ pub fn built(package: &str, file: &str) -> PathBuf {
     let profile = test.parent().and_then(|deps| deps.parent()).expect("tests lie in target/PROFILE/deps");
     let beside = profile.join(file);
     if !beside.is_file() {
-        let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        let mut build = cargo();
         build.args(["build", "-p", package, "--target-dir"]).arg(profile.parent().expect("a profile lies in the target directory"));
         if profile.ends_with("release") {
             build.arg("--release");
@@ -65,6 +66,19 @@ pub fn built(package: &str, file: &str) -> PathBuf {
         assert!(finished.is_success(), "cannot build {package}:\n{}", finished.words());
     }
     beside
+}
+
+/// Cargo as a shell starts it. What cargo has started knows of its package by variables; build
+/// scripts that look at the same ones, as that of ring, make cargo build nearly all anew for each
+/// value.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        if name.as_bytes().starts_with(b"CARGO_PKG_") || name.as_bytes().starts_with(b"CARGO_MANIFEST_") {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
 }
 
 /// Runs a command to its end, or kills it after `patience`.
