@@ -126,14 +126,16 @@ impl State {
             return Err(Status::TooBig);
         }
         let flags = inode.flags.without(InodeFlags::DELAYED);
-        let mut changed = Inode { flags, version: inode.version + 1, ..inode.clone() };
+        // Also without a name: its client may go on to read it.
+        let stays = !content.is_empty();
+        // That nobody writes any more is no change.
+        let version = inode.version + u64::from(stays || request.written.is_some());
+        let mut changed = Inode { flags, version, ..inode.clone() };
         if let Some(written) = &request.written {
             // The time is an estimate of the client's: of the clock of this server, which none of
             // its writes is before.
             changed.written(DataTime { at: written.mtime.at.min(cx.now), ..written.mtime });
         }
-        // Also without a name: its client may go on to read it.
-        let stays = !content.is_empty();
         if stays {
             let ContentRoom::At(block) = self.contents().room(content.len()) else { return Err(Status::NoSpace) };
             (changed.size, changed.of_kind) = (content.len() as u64, block);

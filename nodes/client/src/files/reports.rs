@@ -26,7 +26,7 @@ pub(super) struct Report {
 impl Report {
     /// True if attributes change with it.
     pub(super) fn tells_of_writes(&self) -> bool {
-        self.request.written.is_some() || self.content.is_some()
+        self.request.written.is_some() || self.content.as_ref().is_some_and(|content| !content.is_empty())
     }
 }
 

@@ -125,3 +125,27 @@ fn closing_what_was_not_written_ends_nothing() {
     });
     assert_eq!(requests, 0, "its close has changed nothing that was told");
 }
+
+/// An empty file that was closed has not changed by that: its attributes are known as before.
+#[test]
+fn a_close_without_writes_makes_nothing_forgotten() {
+    let world = World::new(13, None);
+    world.takes_small_files();
+    let requests = world.alone(0, |mount| async move {
+        let who = caller(1, 0);
+        let mut nodes = Vec::new();
+        for number in 0..20 {
+            let file = mount.create(&who, ROOT, &format!("empty{number}"), 0o644).await.expect("a new file");
+            mount.release(file.opened.number).await;
+            nodes.push(file.node);
+        }
+        mount.posix.rt().sleep_until(mount.posix.rt().now() + SECOND / 10).await;
+        let before = mount.posix.stats().requests;
+        for node in nodes {
+            assert_eq!(mount.posix.getattr(node).await.expect("it is there").attr.size, 0);
+        }
+        mount.posix.stats().requests - before
+    });
+    // Notices are asked for now and then.
+    assert!(requests < 5, "{requests} requests");
+}
