@@ -193,6 +193,28 @@ fn the_grace_after_a_restart_protects_unlinked_files_that_are_reclaimed() {
     assert!(cluster.removed(kept));
 }
 
+/// Nobody can have opened for writing what is beside its inode, whatever a client says.
+#[test]
+fn a_content_that_somebody_says_to_write_to_stays_as_it_is() {
+    let cluster = Cluster::new(9, 1, |config| config.inline_limit = 8192);
+    let client = cluster.caller(1);
+    cluster.sim.run_for(SECOND);
+    let handle = cluster.block_on(|| async move {
+        let content = Some(bytes::Bytes::from_static(b"bytes"));
+        let put = CreateRequest { exclusive: false, content, ..create_request(ROOT_HANDLE, "f", WRITE) };
+        let made = client.call(ServerId(0), &put).await.unwrap();
+        assert!(made.state.is_some_and(|state| state.attr.is_inline()));
+        let opens = vec![OpenFile { handle: made.handle, rights: WRITE.with(Rights::READ), open_sequence: 1 }];
+        client.call(ServerId(0), &ReclaimRequest { opens, locks: None, goes_on: None }).await.unwrap();
+        made.handle
+    });
+    // Its server would ask data servers about a writer that was lost.
+    cluster.crash_and_restart(0);
+    let other = cluster.caller(2);
+    let state = cluster.block_on(|| async move { other.getattr(handle).await.unwrap() });
+    assert_eq!((state.attr.size, state.attr.is_inline(), state.ask_data), (5, true, None));
+}
+
 #[test]
 fn a_late_copy_of_a_reclaim_opens_nothing() {
     use weft_base::{ClientId, RequestId};

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use serde_json::json;
 use weft_base::{Attr, FileKind, Handle, Status};
 use weft_client::XattrFlags;
-use weft_host::config::parse_stripe_size;
+use weft_host::config::{Engine, parse_stripe_size};
 use weft_host::connect::{Common, FsPlace};
 use weft_host::output::{print, print_json, show_name};
 use weft_host::units::human_bytes;
@@ -183,7 +183,9 @@ fn show(dir: &Directory, json: bool) -> Result<()> {
     }
     let without_metafile = values.iter().any(|(name, value)| *name == HintName::NoMetafile && value != "0");
     let (stripe_bytes, width) = (attr.layout.stripe_bytes, attr.layout.width);
-    let of_all = dir.at.fs.config.as_ref().map_or(0, |config| config.inline_limit);
+    // The other engines keep none.
+    let config = dir.at.fs.config.as_ref().filter(|config| config.engine == Engine::Journal);
+    let of_all = config.map_or(0, |config| config.inline_limit);
     let inline_limit = hints.inline_limit.unwrap_or(of_all);
     if json {
         let hints: serde_json::Map<_, _> = values.iter().map(|(name, value)| (name.short().into(), value.clone().into())).collect();

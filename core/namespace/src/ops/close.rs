@@ -128,9 +128,11 @@ impl State {
     }
 
     /// Takes in what the data servers say of a file. With this its size is certain again, and how
-    /// much of it is holes; nothing happens if a truncation came between.
+    /// much of it is holes; nothing happens if a truncation came between, nor to one that is here.
     pub fn prepare_sizes(&self, handle: Handle, told: &DataState, record: &mut Record) {
-        let Some(inode) = self.peek(handle).filter(|inode| inode.truncate_epoch == told.truncate_epoch) else { return };
+        let Some(inode) = self.peek(handle).filter(|inode| inode.truncate_epoch == told.truncate_epoch && !inode.is_inline()) else {
+            return;
+        };
         let mut changed: Inode = inode.clone();
         changed.size = changed.size.max(told.size);
         changed.set_allocated(told.allocated_bytes);

@@ -134,24 +134,24 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let client = header.request.client;
         for open in &request.opens {
             let mut record = Record::default();
-            {
-                let state = self.state.borrow();
-                let Some(inode) = state.peek(open.handle).filter(|inode| inode.kind == FileKind::File) else { continue };
-                let flags = match open.rights.contains(Rights::DELAY) && inode.flags.is_delayed() {
-                    true => inode.flags,
-                    false => {
-                        let flags = inode.flags.not_delayed(open.rights.contains(Rights::APPEND));
-                        flags.with(InodeFlags::HAS_DATA).with(InodeFlags::WRITING)
-                    }
-                };
-                if open.rights.contains(Rights::WRITE) && inode.flags != flags {
-                    record.changes.push(Change::PutInode { handle: open.handle, inode: Inode { flags, ..inode.clone() } });
-                }
-            }
             let (handle, sequence) = (open.handle, open.open_sequence);
             let rights = self.state.borrow().reclaimable(client, handle, open.rights);
             if rights == Rights::default() {
                 continue;
+            }
+            {
+                let state = self.state.borrow();
+                let Some(inode) = state.peek(handle).filter(|inode| inode.kind == FileKind::File) else { continue };
+                let flags = match rights.contains(Rights::DELAY) {
+                    true => inode.flags,
+                    false => {
+                        let flags = inode.flags.not_delayed(rights.contains(Rights::APPEND));
+                        flags.with(InodeFlags::HAS_DATA).with(InodeFlags::WRITING)
+                    }
+                };
+                if rights.contains(Rights::WRITE) && inode.flags != flags {
+                    record.changes.push(Change::PutInode { handle, inode: Inode { flags, ..inode.clone() } });
+                }
             }
             if rights.contains(Rights::WRITE) {
                 self.state.borrow().reserve_again(handle, &mut record);
