@@ -27,6 +27,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         self.rt.spawn(Rc::clone(self).tick_flow());
         self.rt.spawn(Rc::clone(self).reap_flow());
         self.rt.spawn(Rc::clone(self).store_flow());
+        // The first small files shall find room.
         let finds_no_room = {
             let state = self.state.borrow();
             state.settings().inline_limit > 0 && state.lacks_content_room(true)
