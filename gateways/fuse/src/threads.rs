@@ -14,8 +14,8 @@
 //!
 //! A thread whose request has been in service for some samples waits for a server. It does not
 //! count: others take its place, new ones if need be, up to `THREADS_MAX`. So a server that does
-//! not answer holds up only those who want something of it. Threads beyond the usual number end
-//! when they have rested for a second.
+//! not answer holds up only those who want something of it. A thread beyond the usual number ends
+//! when it has rested for a second, which it does after a request that it has served.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};

@@ -76,7 +76,7 @@ pub struct Variant {
 /// Where a file system of an experiment is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Place {
-    /// Made for the experiment, as [`Setup::up`] says.
+    /// Made for the experiment, as its setup says.
     Temporary,
     /// The same by this program: servers and clients of another build of Weft.
     Build(PathBuf),
