@@ -9,7 +9,8 @@ use weft_base::{ClientId, Credentials, DataTime, Handle, ROOT_HANDLE, Result, St
 use weft_namespace::{ContentPlace, InodeFlags, Record, State, told};
 use weft_wire::Rights;
 use weft_wire::ops::{
-    ChangeKind, CloseRequest, CreateReply, CreateRequest, LookupRequest, OpenRequest, SetAttrRequest, SetXattrRequest, Written,
+    ChangeKind, CloseRequest, CreateReply, CreateRequest, DelayedSettings, LookupRequest, OpenRequest, SetAttrRequest, SetXattrRequest,
+    Written,
 };
 
 const OTHER: ClientId = ClientId(2);
@@ -35,7 +36,7 @@ fn close(handle: Handle, end_bytes: u64, at: i64) -> CloseRequest {
 }
 
 fn close_with(m: &mut Machine, request: &CloseRequest, content: &'static [u8]) -> Result<()> {
-    m.change(|state, cx, record| state.prepare_delayed_close(cx, request, &Bytes::from_static(content), record))
+    m.change(|state, cx, record| state.prepare_delayed_close(cx, request, &Bytes::from_static(content), None, record))
 }
 
 fn as_other<T>(m: &mut Machine, then: impl FnOnce(&mut Machine) -> T) -> T {
@@ -242,4 +243,48 @@ fn the_right_ends_with_who_hears_nothing() {
     };
     let refused = m.change(|state, cx, record| state.prepare_open(cx, &again, record));
     assert_eq!(refused.map(drop), Err(Status::CapabilityRefused));
+}
+
+fn kept(mode: Option<u32>, mtime: i64) -> DelayedSettings {
+    DelayedSettings { number: 0, mode, atime: Some(WallTime(3)), mtime: Some(WallTime(mtime)), at: WallTime(i64::MAX) }
+}
+
+fn close_and_set(m: &mut Machine, request: &CloseRequest, settings: &DelayedSettings) -> Result<()> {
+    m.change(|state, cx, record| state.prepare_delayed_close(cx, request, &Bytes::from_static(b"here"), Some(settings), record))
+}
+
+/// What its owner has set comes with the close, in the order of the writes.
+#[test]
+fn a_close_sets_what_its_client_has_kept() {
+    let mut m = machine("5000");
+    for (file, epoch, mtime) in [("before", 2, 2000), ("after", 0, 5)] {
+        let handle = made(&mut m, file, Rights::WRITE).handle;
+        let before = m.attr(handle);
+        let mut request = close(handle, 4, 2000);
+        request.written.as_mut().unwrap().mtime.epoch = epoch;
+        m.now += 8000;
+        close_and_set(&mut m, &request, &kept(Some(0o604), 5)).unwrap();
+        let attr = m.attr(handle);
+        let times = (attr.atime, attr.mtime, attr.ctime);
+        assert_eq!((attr.permissions(), times), (0o604, (WallTime(3), WallTime(mtime), WallTime(m.now))), "{file}");
+        assert!(attr.is_inline() && attr.version > before.version && attr.mtime_epoch == epoch.max(1));
+    }
+}
+
+/// What not even an owner sets without being looked at is not taken from a close, and neither is
+/// anything of a file that others may have seen.
+#[test]
+fn a_close_sets_nothing_else() {
+    let mut m = machine("5000");
+    let handle = made(&mut m, "f", Rights::WRITE).handle;
+    let request = close(handle, 4, 2000);
+    for mode in [0o4755, 0o2755, 0o1755, 0o10_755, u32::MAX] {
+        assert_eq!(close_and_set(&mut m, &request, &kept(Some(mode), 5)), Err(Status::NotSupported), "{mode:o}");
+    }
+    m.setattr(&SetAttrRequest { mode: Some(0o4755), ..setattr(handle, &ROOT) }).unwrap();
+    assert_eq!(close_and_set(&mut m, &request, &kept(None, 5)), Err(Status::NotSupported));
+    let back = CloseRequest { keeps: Rights::WRITE, written: None, ..close(handle, 0, 0) };
+    m.change(|state, cx, record| state.prepare_close(cx, &back, record)).unwrap();
+    assert_eq!(close_and_set(&mut m, &request, &kept(None, 5)), Err(Status::CapabilityRefused));
+    assert_eq!(m.attr(handle).permissions(), 0o4755);
 }

@@ -199,7 +199,11 @@ fn changes_in_passing(request: &Request) -> bool {
     match request {
         Request::Open(open) => more_than_read(open.rights) || open.truncate,
         Request::Close(close) => close.written.is_some(),
-        Request::CloseMany(many) => many.closes.iter().any(|close| close.written.is_some()),
+        Request::CloseMany(many) => {
+            // What was kept of a file, its server takes also from who has it open no more since it
+            // restarted.
+            many.contents.is_some() || many.settings.is_some() || many.closes.iter().any(|close| close.written.is_some())
+        }
         Request::Reclaim(reclaim) => reclaim.opens.iter().any(|open| more_than_read(open.rights)),
         _ => false,
     }

@@ -90,7 +90,18 @@ impl Step {
 fn steps_of(history: &History, allow: Allowances) -> Vec<Step> {
     let mut steps = Vec::new();
     for (number, event) in history.events().iter().enumerate() {
-        let mut add = |action: Action, result: StepResult| {
+        let mut add = |action: Action, mut result: StepResult| {
+            // What a client has set of a file that it delayed may have gone with it; nobody else
+            // has seen it.
+            match &action {
+                Action::GetAttr { handle, .. } if history.may_be_lost(event.client, *handle) => return,
+                Action::SetMode { handle, .. } | Action::SetTime { handle, .. }
+                    if history.may_be_lost(event.client, *handle) && matches!(result, StepResult::Done(_)) =>
+                {
+                    result = StepResult::Losable(*handle);
+                }
+                _ => {}
+            }
             let end = if matches!(result, StepResult::Optional | StepResult::Losable(_)) { u64::MAX } else { event.end };
             steps.push(Step { event: number, action, result, begin: event.begin, end });
         };

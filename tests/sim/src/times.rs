@@ -56,7 +56,10 @@ impl<'a> FileTimes<'a> {
     fn of(history: &'a History, file: Handle) -> FileTimes<'a> {
         let mut times = FileTimes { changes: Vec::new(), seen: Vec::new() };
         for (number, event) in history.events().iter().enumerate() {
-            let end = if matches!(event.outcome, Outcome::Done(_)) { event.end } else { u64::MAX };
+            // What a client did to a file that it delayed may have gone with it; nobody else has
+            // seen it.
+            let may_be_lost = history.may_be_lost(event.client, file);
+            let end = if matches!(event.outcome, Outcome::Done(_)) && !may_be_lost { event.end } else { u64::MAX };
             let mut change = |set| times.changes.push(Change { begin: event.begin, end, set });
             match (&event.action, &event.outcome) {
                 // A write that fails may have been done in part.
@@ -75,7 +78,7 @@ impl<'a> FileTimes<'a> {
                 (Action::Create { truncate: true, .. }, Outcome::Unknown(_) | Outcome::Running) => change(None),
                 _ => {}
             }
-            if let Some(seen) = seen_of(event).filter(|seen| seen.handle == file) {
+            if let Some(seen) = seen_of(event).filter(|seen| seen.handle == file && !may_be_lost) {
                 times.seen.push((number, event, seen));
             }
         }

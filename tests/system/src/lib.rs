@@ -30,7 +30,7 @@ pub use needs::{Need, available, skip};
 pub use nfs_gateway::NfsGateway;
 pub use pair::Pair;
 pub use process::{alive, signal, states_of_threads};
-pub use program::{Finished, built, cargo, fails, ok, run, wait_until, weft};
+pub use program::{Finished, built, cargo, fails, ok, run, wait_until, weft, weft_for_others};
 pub use random::Random;
 pub use rustix::process::Signal;
 pub use uring::Uring;

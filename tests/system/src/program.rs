@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
@@ -41,6 +42,16 @@ impl Finished {
 pub fn weft() -> Command {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     let mut command = Command::new(PATH.get_or_init(find_weft));
+    command.env_remove("WEFT_KEY_FILE");
+    command
+}
+
+/// [`weft`] for other users ([`crate::as_user`]), who may not reach the folder in which it was
+/// built: a descriptor leads there, too.
+pub fn weft_for_others() -> Command {
+    static FILE: OnceLock<File> = OnceLock::new();
+    let file = FILE.get_or_init(|| File::open(weft().get_program()).expect("the program can be read"));
+    let mut command = Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
     command.env_remove("WEFT_KEY_FILE");
     command
 }

@@ -99,8 +99,8 @@ fn hung_server_holds_up_only_its_own(test: &str, options: &str) {
     for mut reader in readers.drain(3..) {
         assert!(reader.wait().expect("a child").success(), "a reader that waited has its data");
     }
-    // Over io_uring they sleep, with their entries. A thread ends after a request that it has served,
-    // and the kernel gives each request to the one that has waited longest.
+    // Over io_uring they sleep, with their entries. A thread ends after a request that it has
+    // served, and the kernel gives each request to the one that has waited longest.
     if !options.contains("uring") {
         wait_until("the threads that are not needed any more to end", Duration::from_secs(60), || {
             fs::metadata(&mnt).expect("the metadata server answers");

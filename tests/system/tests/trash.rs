@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use weft_system_tests::{FileSystem, Need, as_user, available, fails, ok, run, wait_until, weft};
+use weft_system_tests::{FileSystem, Need, as_user, available, fails, ok, run, wait_until, weft, weft_for_others};
 
 /// Longer than a server takes to follow the list of keys: a second.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -122,7 +122,7 @@ fn users_have_a_trash_each_and_a_key_of_a_subtree_has_its_own() {
     fs::create_dir(&home).unwrap();
     fs::set_permissions(&home, fs::Permissions::from_mode(0o1777)).unwrap();
     let with = |key: &Path, words: &[&str]| {
-        let mut command = weft();
+        let mut command = weft_for_others();
         command.env("HOME", &home).env_remove("XDG_RUNTIME_DIR").current_dir(&home).arg("--key-file").arg(key).args(words);
         command
     };

@@ -13,13 +13,16 @@
 //! hears no notices any more loses the right, and with it what it has kept: others may have looked.
 
 use bytes::Bytes;
-use weft_base::{ClientId, DataTime, Handle, MODE_INLINE, Result, Status};
+use weft_base::{ClientId, DataTime, Handle, MODE_ACL, MODE_INLINE, Result, Status};
 use weft_layout::INLINE_BYTES_MAX;
 use weft_wire::Rights;
-use weft_wire::ops::{CloseRequest, CreateRequest};
+use weft_wire::ops::{CloseRequest, CreateRequest, DelayedSettings};
 
 use crate::contents::ContentRoom;
-use crate::{Change, Inode, InodeFlags, OpenChange, Record, RequestContext, State};
+use crate::{Change, Inode, InodeFlags, MODE_MASK, OpenChange, Record, RequestContext, State};
+
+/// What an owner may set of a file with its close.
+const PERMISSIONS: u32 = 0o777;
 
 impl State {
     /// How many bytes of a new file the client that makes it may keep; `None`: it may not.
@@ -99,13 +102,15 @@ impl State {
     ///
     /// # Errors
     /// [`Status::CapabilityRefused`]: it has not the right to delay any more. [`Status::Conflict`]:
-    /// it has opened the file once more, or goes on to write to it. [`Status::NoSpace`],
-    /// [`Status::TooBig`], [`Status::Busy`], and as [`State::inode`].
+    /// it has opened the file once more, or goes on to write to it. [`Status::NotSupported`]: it
+    /// has kept what only a change of its own may set. [`Status::NoSpace`], [`Status::TooBig`],
+    /// [`Status::Busy`], and as [`State::inode`].
     pub fn prepare_delayed_close(
         &self,
         cx: &RequestContext<'_>,
         request: &CloseRequest,
         content: &Bytes,
+        settings: Option<&DelayedSettings>,
         record: &mut Record,
     ) -> Result<()> {
         let (client, handle) = (cx.client, request.handle);
@@ -129,8 +134,11 @@ impl State {
         // Also without a name: its client may go on to read it.
         let stays = !content.is_empty();
         // That nobody writes any more is no change.
-        let version = inode.version + u64::from(stays || request.written.is_some());
+        let version = inode.version + u64::from(stays || request.written.is_some() || settings.is_some());
         let mut changed = Inode { flags, version, ..inode.clone() };
+        if let Some(settings) = settings {
+            changed.set_as_told(cx, settings)?;
+        }
         if let Some(written) = &request.written {
             // The time is an estimate of the client's: of the clock of this server, which none of
             // its writes is before.
@@ -145,6 +153,31 @@ impl State {
             Some(OpenChange::Keep { client, handle, rights: request.keeps.without(Rights::DELAY), sequence: request.open_sequence });
         record.changes.push(Change::PutInode { handle, inode: changed });
         record.changes.extend(stays.then(|| Change::PutContent { handle, content: content.clone() }));
+        Ok(())
+    }
+}
+
+impl Inode {
+    /// Takes in what its owner has set while its client delayed writes to it. Nobody else has seen
+    /// the file since it was made, and who made it owns it, so there is nothing to be judged but
+    /// what not even an owner may set without being looked at.
+    ///
+    /// # Errors
+    /// [`Status::NotSupported`]
+    fn set_as_told(&mut self, cx: &RequestContext<'_>, settings: &DelayedSettings) -> Result<()> {
+        let DelayedSettings { mode, atime, mtime, at, .. } = *settings;
+        let is_plain = self.mode & (MODE_ACL | MODE_MASK & !PERMISSIONS) == 0 && mode.is_none_or(|mode| mode & !PERMISSIONS == 0);
+        if !is_plain || self.has_no_metafile() {
+            return Err(Status::NotSupported);
+        }
+        if let Some(mode) = mode {
+            self.mode = self.mode & !MODE_MASK | mode;
+        }
+        self.atime = atime.unwrap_or(self.atime);
+        if let Some(mtime) = mtime {
+            (self.mtime, self.mtime_epoch) = (mtime, DataTime::epoch_of_setting(self.mtime_epoch));
+        }
+        self.ctime = self.ctime.max(at.min(cx.now));
         Ok(())
     }
 }

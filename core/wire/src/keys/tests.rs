@@ -1,5 +1,5 @@
 use super::*;
-use crate::ops::{CloseManyRequest, DirTarget, OpenFile, OpenRequest, PingRequest, ReclaimRequest, UnlinkRequest, Written};
+use crate::ops::{CloseManyRequest, DelayedContent, DirTarget, OpenFile, OpenRequest, PingRequest, ReclaimRequest, UnlinkRequest, Written};
 use weft_base::DataTime;
 
 const SERVER: ClusterKey = ClusterKey([7; 32]);
@@ -122,10 +122,15 @@ fn a_key_that_only_reads_changes_nothing() {
     assert_eq!(access.check_request(&mut open(Rights::READ.with(Rights::WRITE)), nothing), Err(Status::KeyReadsOnly));
     assert_eq!(access.check_request(&mut Request::Ping(PingRequest {}), nothing), Ok(()));
     // It leaves no time of access.
-    let closes = |read| Request::CloseMany(CloseManyRequest { contents: None, closes: vec![], read });
+    let many = CloseManyRequest { contents: None, settings: None, closes: vec![], read: None };
+    let closes = |read| Request::CloseMany(CloseManyRequest { read, ..many.clone() });
     let mut request = closes(Some(vec![0].into()));
     assert_eq!(access.check_request(&mut request, nothing), Ok(()));
     assert_eq!(request, closes(None));
+    // Nor anything that it would have kept of a file.
+    let content = vec![DelayedContent { number: 0, content: vec![1].into() }];
+    let mut request = Request::CloseMany(CloseManyRequest { contents: Some(content), ..many });
+    assert_eq!(access.check_request(&mut request, nothing), Err(Status::KeyReadsOnly));
 }
 
 #[test]
@@ -141,8 +146,14 @@ fn a_client_of_some_users_is_not_believed_what_it_has_open() {
         let written = Some(Written { end_bytes: 9, mtime: DataTime::NONE, truncate_epoch });
         CloseRequest { handle, open_sequence: 1, keeps: Rights::READ, written }
     };
-    let closes =
-        |epoch| Request::CloseMany(CloseManyRequest { contents: None, read: None, closes: vec![close(mine, 2), close(other, epoch)] });
+    let closes = |epoch| {
+        Request::CloseMany(CloseManyRequest {
+            contents: None,
+            settings: None,
+            read: None,
+            closes: vec![close(mine, 2), close(other, epoch)],
+        })
+    };
     let reclaim = |rights| {
         let open = |handle, rights| OpenFile { handle, rights, open_sequence: 1 };
         Request::Reclaim(ReclaimRequest { opens: vec![open(mine, Rights::OF_OPENS), open(other, rights)], locks: None, goes_on: None })

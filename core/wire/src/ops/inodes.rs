@@ -167,7 +167,25 @@ wire_struct! {
             /// Which of them, by their positions in a byte each, have been read, and their time of
             /// the last access may be too old.
             2 pub read: Bytes,
+            /// Attributes of some of those with a content that were changed under the same right.
+            3 pub settings: Vec<DelayedSettings>,
         }
+    }
+
+    /// What the owner of a file has set of it, for its close. Made if the answer to its create said
+    /// that it may come so.
+    pub struct DelayedSettings {
+        /// The position of its close.
+        pub number: u8,
+        /// Permission bits (`0o777`).
+        pub mode: Option<u32>,
+        /// Last access.
+        pub atime: Option<WallTime>,
+        /// Last change of the data, after all writes whose times are of its epoch or an earlier
+        /// one.
+        pub mtime: Option<WallTime>,
+        /// When it was set, by the clock of this server as its client knows it.
+        pub at: WallTime,
     }
 
     /// All bytes of a file that is being closed.

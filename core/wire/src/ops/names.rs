@@ -98,6 +98,9 @@ wire_struct! {
             2 pub delay_bytes: u32,
             /// As of an open.
             4 pub ceiling: Ceiling,
+            /// With [`Rights::DELAY`]: what its owner sets of the file may come with its close, too
+            /// ([`DelayedSettings`](super::DelayedSettings)).
+            6 pub delays_settings: bool,
         }
     }
 

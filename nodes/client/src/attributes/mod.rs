@@ -240,6 +240,12 @@ impl<R: Runtime> Client<R> {
 
     /// [`Client::setattr`] as a part of another operation.
     pub(crate) async fn setattr_in(&self, flow: Flow, who: &Credentials, handle: Handle, changes: &SetAttr) -> Result<Attr> {
+        if let Some(inode) = self.inner.opens.get(handle).filter(|inode| inode.is_delayed()) {
+            if let Some(attr) = self.keep_settings(who, &inode, changes) {
+                return Ok(attr);
+            }
+            self.send_settings(flow, handle).await?;
+        }
         let server = self.owner(flow, handle).await?;
         let mut changes = changes.clone();
         if changes.mode.is_some_and(|mode| set_id_bits(mode) != 0) && changes.mtime.is_none() {
@@ -308,6 +314,7 @@ impl<R: Runtime> Client<R> {
     pub async fn get_xattr(&self, who: &Credentials, handle: Handle, name: &[u8]) -> Result<Bytes> {
         let flow = self.flow("getxattr", handle);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
+        self.send_settings(flow, handle).await?;
         let request = GetXattrRequest { handle, name: Bytes::copy_from_slice(name), who: who.clone() };
         Ok(self.call(flow, self.owner(flow, handle).await?, &request).await?.value)
     }
@@ -321,6 +328,9 @@ impl<R: Runtime> Client<R> {
     pub async fn set_xattr(&self, who: &Credentials, handle: Handle, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
         let flow = self.flow("setxattr", handle);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
+        if self.keep_list(who, handle, name, value, flags) {
+            return Ok(());
+        }
         let XattrFlags { create_only, replace_only } = flags;
         let (name, value) = (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value));
         let request = SetXattrRequest { handle, name, value, create_only, replace_only, who: who.clone() };
@@ -334,6 +344,7 @@ impl<R: Runtime> Client<R> {
     pub async fn list_xattr(&self, who: &Credentials, handle: Handle) -> Result<Vec<Bytes>> {
         let flow = self.flow("listxattr", handle);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
+        self.send_settings(flow, handle).await?;
         Ok(self.call(flow, self.owner(flow, handle).await?, &ListXattrRequest { handle, who: who.clone() }).await?.names)
     }
 
@@ -350,6 +361,7 @@ impl<R: Runtime> Client<R> {
     }
 
     async fn change_xattr<O: weft_wire::Operation<Reply = ()>>(&self, flow: Flow, handle: Handle, request: &O) -> Result<()> {
+        self.send_settings(flow, handle).await?;
         // Of a directory its time of change and its version are others now: it is not followed.
         let _change = self.changing(Touched::Object(handle));
         self.call(flow, self.owner(flow, handle).await?, request).await

@@ -8,7 +8,7 @@ use weft_base::{Handle, ServerId, Status};
 use weft_call::run_window;
 use weft_rt::Runtime;
 use weft_wire::Rights;
-use weft_wire::ops::{CLOSES_MAX, CloseManyRequest, CloseRequest, DELAYED_BYTES_MAX, DelayedContent};
+use weft_wire::ops::{CLOSES_MAX, CloseManyRequest, CloseRequest, DELAYED_BYTES_MAX, DelayedContent, DelayedSettings};
 
 use super::reports::Report;
 use crate::flow::Flow;
@@ -54,7 +54,7 @@ impl<R: Runtime> Client<R> {
             match self.inner.opens.begin_report(inode) {
                 Some(report) => {
                     let is_read = inode.is_read.swap(false, Ordering::Relaxed);
-                    let change = (is_read || report.tells_of_writes()).then(|| self.changing(Touched::Object(inode.handle)));
+                    let change = (is_read || report.changes_attributes()).then(|| self.changing(Touched::Object(inode.handle)));
                     let closing = Closing { index, file, report, change, is_read, _passage: passage };
                     together.entry(inode.handle.server()).or_default().push(closing);
                 }
@@ -94,7 +94,11 @@ impl<R: Runtime> Client<R> {
             |(number, closing): (u8, &Closing<'_>)| closing.report.content.clone().map(|content| DelayedContent { number, content });
         let contents: Vec<DelayedContent> = (0u8..).zip(&group).filter_map(content).collect();
         let contents = (!contents.is_empty()).then_some(contents);
-        let request = CloseManyRequest { contents, read, closes: group.iter().map(|closing| closing.report.request.clone()).collect() };
+        let settings = |(number, closing): (u8, &Closing<'_>)| closing.report.settings.map(|settings| settings.on_wire(number));
+        let settings: Vec<DelayedSettings> = (0u8..).zip(&group).filter_map(settings).collect();
+        let settings = (!settings.is_empty()).then_some(settings);
+        let request =
+            CloseManyRequest { contents, read, settings, closes: group.iter().map(|closing| closing.report.request.clone()).collect() };
         let outcome = self.call(flow, server, &request).await;
         let outcomes = match outcome {
             Ok(reply) if reply.outcomes.len() == group.len() => reply.outcomes,
@@ -127,7 +131,8 @@ impl<R: Runtime> Client<R> {
     /// A report with all that is in the file.
     pub(super) async fn close_with_content(&self, flow: Flow, server: ServerId, report: &Report) -> Result<()> {
         let contents = report.content.clone().map(|content| vec![DelayedContent { number: 0, content }]);
-        let request = CloseManyRequest { contents, read: None, closes: vec![report.request.clone()] };
+        let settings = report.settings.map(|settings| vec![settings.on_wire(0)]);
+        let request = CloseManyRequest { contents, read: None, settings, closes: vec![report.request.clone()] };
         let outcome = self.call(flow, server, &request).await?.outcomes.pop().unwrap_or(Err(Status::BadMessage));
         outcome.map_err(|status| flow.error_at(status, server))
     }

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use bytes::{Bytes, BytesMut};
-use weft_base::{Attr, DataTime, Handle, Nanos, SECOND, Status, WallTime};
+use bytes::Bytes;
+use weft_base::{DataTime, Handle, Nanos, SECOND, Status};
 use weft_layout::{FileRange, split};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::Rights;
@@ -13,6 +13,7 @@ use super::delayed::{Content, Delayed, Taken};
 use super::granted::Granted;
 use super::open_inode::{OpenInode, State};
 use super::opens::RENEWAL;
+use super::settings::Settings;
 use super::write::How;
 use crate::flow::Flow;
 use crate::{Client, Result};
@@ -23,11 +24,9 @@ use crate::{Client, Result};
 const KEPT_NS: u64 = 5 * SECOND;
 
 impl OpenInode {
-    /// This client may delay what it writes to this new file, up to so many bytes: it stays here
-    /// from now on. False if others have asked for the file already, or if the right is given back.
-    pub(super) fn delay(&self, attr: &Attr, bytes_max: u32, session: u32, now: Nanos) -> bool {
-        let (bytes, bytes_max, made) = (BytesMut::new(), bytes_max as usize, (attr.mtime, now));
-        let content = Content { bytes, bytes_max, mtime_epoch: 0, made, session };
+    /// This client may delay what it writes to this new file: it stays here from now on. False if
+    /// others have asked for the file already, or if the right is given back.
+    pub(super) fn delay(&self, content: Content) -> bool {
         let mut state = self.lock();
         if state.shares > 0 || state.is_reporting || !state.held.contains(Rights::DELAY) {
             return false;
@@ -52,7 +51,8 @@ impl OpenInode {
     pub(super) fn is_kept_too_long(&self, now: Nanos) -> bool {
         self.is_delayed() && {
             let state = self.lock();
-            let is_old = |content: &Content| !content.bytes.is_empty() && now.since(content.made.1) >= KEPT_NS;
+            let is_old =
+                |content: &Content| (!content.bytes.is_empty() || content.settings.is_some()) && now.since(content.made.1) >= KEPT_NS;
             state.writers > 0 && matches!(&state.delayed, Delayed::Here(content) if is_old(content))
         }
     }
@@ -112,8 +112,7 @@ impl OpenInode {
                 range = FileRange { offset: range.offset + some.len() as u64, bytes: range.bytes - some.len() as u64 };
             }
         }
-        let (made, heard) = content.made;
-        let at = WallTime(made.0.saturating_add_unsigned(now.since(heard)));
+        let at = content.time_at_server(now);
         content.mtime_epoch = mtime_epoch;
         let mtime = DataTime { epoch: mtime_epoch, at };
         state.wrote_to(end, mtime);
@@ -178,15 +177,15 @@ impl OpenInode {
 
 impl State {
     /// What goes with a report that ends writing: all that is kept here.
-    pub(super) fn take_delayed(&mut self) -> Option<Bytes> {
+    pub(super) fn take_delayed(&mut self) -> Option<(Bytes, Option<Settings>)> {
         if self.writers > 0 || !self.delayed.may_close() {
             return None;
         }
         // One that is closing already was given up on its way.
         let (Delayed::Here(content) | Delayed::Closing(content)) = std::mem::take(&mut self.delayed) else { return None };
-        let bytes = Bytes::copy_from_slice(&content.bytes);
+        let taken = (Bytes::copy_from_slice(&content.bytes), content.settings);
         self.delayed = Delayed::Closing(content);
-        Some(bytes)
+        Some(taken)
     }
 
     /// Others ask for the file. What was closed is on its way anyhow.
@@ -221,7 +220,10 @@ impl<R: Runtime> Client<R> {
             let _turn = inode.leaves.enter().await;
             let Some((bytes, mtime_epoch, session)) = inode.begin_leaving() else { return Ok(()) };
             let outcome = match self.may_bring(flow, inode, session).await {
-                Ok(true) => self.bring(flow, inode, &bytes, mtime_epoch).await,
+                Ok(true) => match self.send_settings_inside(flow, inode).await {
+                    Ok(()) => self.bring(flow, inode, &bytes, mtime_epoch).await,
+                    Err(error) => Err(error),
+                },
                 Ok(false) => {
                     inode.lose_delayed();
                     return Err(flow.error_at(Status::WritesLost, inode.handle.server()));

@@ -12,8 +12,10 @@
 //! ```
 
 use bytes::BytesMut;
-use weft_base::{Nanos, WallTime};
+use weft_base::{Attr, Nanos, WallTime};
 use weft_wire::Rights;
+
+use super::settings::Settings;
 
 /// What of a file is with this client only.
 #[derive(Debug, Default)]
@@ -42,6 +44,10 @@ pub(super) struct Content {
     pub(super) made: (WallTime, Nanos),
     /// In which session at its server this client hears when others ask for it.
     pub(super) session: u32,
+    /// True if the server takes attributes that were changed meanwhile with the close.
+    pub(super) keeps_settings: bool,
+    /// These attributes.
+    pub(super) settings: Option<Settings>,
 }
 
 /// What became of a write.
@@ -57,6 +63,20 @@ pub(super) enum Taken {
 
 impl Delayed {
     pub(super) fn content(&self) -> Option<&Content> {
+        match self {
+            Delayed::Nothing => None,
+            Delayed::Here(content) | Delayed::Closing(content) | Delayed::Leaving(content) | Delayed::Refused(content) => Some(content),
+        }
+    }
+
+    /// Corrects what the server knows of attributes.
+    pub(super) fn show_settings(&self, attr: &mut Attr) {
+        if let Some(settings) = self.content().and_then(|content| content.settings) {
+            settings.show(attr);
+        }
+    }
+
+    pub(super) fn content_mut(&mut self) -> Option<&mut Content> {
         match self {
             Delayed::Nothing => None,
             Delayed::Here(content) | Delayed::Closing(content) | Delayed::Leaving(content) | Delayed::Refused(content) => Some(content),

@@ -11,6 +11,7 @@ mod distribution;
 mod gaps;
 mod granted;
 mod hold;
+mod keep;
 mod known;
 mod open_inode;
 mod open_table;
@@ -21,6 +22,7 @@ mod reclaim;
 mod renewals;
 mod reports;
 mod seek;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod unnamed;

@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use weft_base::{Attr, Credentials, DataTime, Handle, Layout, Status};
 use weft_layout::{Distribution, FileRange};
-use weft_wire::ops::{CloseRequest, OpenFile as OpenOnWire};
+use weft_wire::ops::CloseRequest;
 use weft_wire::{Capability, Rights};
 
 use super::appending::Appending;
@@ -40,8 +40,9 @@ pub(crate) struct OpenInode {
     pub(super) gate: Gate,
     /// Held by whoever appends.
     pub(super) appends: Gate,
-    /// Held by whoever brings delayed writes to data servers.
+    /// Held by whoever brings delayed writes to data servers, and whoever sends attributes.
     pub(super) leaves: Gate,
+    pub(super) sends_settings: Gate,
     /// It was read, and its server shall hear of that with the last close.
     pub(super) is_read: AtomicBool,
     /// All of it may be on the server of its inode; once it is not, it never is again.
@@ -74,7 +75,7 @@ pub(super) struct State {
     /// What the server has noted at most.
     pub(super) held: Rights,
     /// The newest open whose reply is here.
-    open_sequence: u64,
+    pub(super) open_sequence: u64,
     read_capability: Option<Capability>,
     write_granted: Option<Granted>,
     epoch: u32,
@@ -99,6 +100,8 @@ pub(super) struct State {
     changes_synced: u64,
     /// Reports of own writes that arrived.
     reported: Option<Reported>,
+    /// The last report or message that told of attributes that were kept here.
+    pub(super) settings_told: Option<u64>,
 }
 
 /// What is missing for exact attributes.
@@ -133,7 +136,7 @@ impl OpenInode {
         let state = State { epoch: attr.truncate_epoch, mtime_epoch: attr.mtime_epoch, changes: 1, ..State::default() };
         let Attr { handle, layout, .. } = *attr;
         let distribution = Distribution::of(&layout).map_or_else(OnceLock::new, OnceLock::from);
-        let (gate, appends, leaves) = (Gate::default(), Gate::default(), Gate::default());
+        let [gate, appends, leaves, sends_settings] = [(); 4].map(|()| Gate::default());
         let [is_read, is_inline, is_delayed, has_lost] = [false, attr.is_inline(), false, false].map(AtomicBool::new);
         OpenInode {
             handle,
@@ -142,6 +145,7 @@ impl OpenInode {
             gate,
             appends,
             leaves,
+            sends_settings,
             is_read,
             is_inline,
             is_delayed,
@@ -271,7 +275,8 @@ impl OpenInode {
         let held_before = std::mem::replace(&mut state.held, keeps);
         let written = state.reporting.map(Unreported::on_wire);
         let request = CloseRequest { handle: self.handle, open_sequence: state.open_sequence, keeps, written };
-        Some(Report { request, content: state.take_delayed(), held_before })
+        let (content, settings) = state.take_delayed().unzip();
+        Some(Report { request, content, settings: settings.flatten(), held_before })
     }
 
     /// The outcome of a report. What did not arrive is kept for the next one, unless the server
@@ -293,7 +298,10 @@ impl OpenInode {
             state.unreported = sent.map(|sent| sent.merge(state.unreported)).or(state.unreported);
             return false;
         }
-        let Some(sent) = sent else { return false };
+        if report.settings.is_some() {
+            state.settings_told = Some(number);
+        }
+        let Some(sent) = sent else { return report.settings.is_some() };
         let mtime = state.reported.map_or(sent.mtime, |before| before.mtime.max(sent.mtime));
         let is_uncertain = sent.uncertain || sent.epoch != state.epoch;
         let uncertain = if is_uncertain { Some(number) } else { state.reported.and_then(|before| before.uncertain) };
@@ -303,18 +311,8 @@ impl OpenInode {
 
     /// True if own writes were reported.
     pub(super) fn was_written(&self) -> bool {
-        self.lock().reported.is_some()
-    }
-
-    /// What a server that has restarted must be told.
-    pub(super) fn reclaim(&self) -> Option<OpenOnWire> {
-        let mut state = self.lock();
-        if state.appending == Appending::Alone {
-            state.appending = Appending::Unsure;
-        }
-        let rights = state.held.with(state.delayed.rights_on_the_way());
-        let open = OpenOnWire { handle: self.handle, rights, open_sequence: state.open_sequence };
-        (rights != Rights::default()).then_some(open)
+        let state = self.lock();
+        state.reported.is_some() || state.settings_told.is_some()
     }
 
     // ---- Writes
@@ -384,6 +382,10 @@ impl OpenInode {
             (state.epoch, state.size, state.own_end) = (attr.truncate_epoch, attr.size, 0);
             state.gaps.forget();
         }
+        if state.settings_told > Some(asked_after) {
+            return View::Outdated;
+        }
+        state.delayed.show_settings(attr);
         let news = [state.unreported, state.reporting];
         // The server may have answered before it heard of a report that arrived since the question.
         let reported = state.reported.filter(|reported| reported.number > asked_after);

@@ -25,6 +25,7 @@ use weft_wire::Rights;
 use super::granted::Granted;
 use super::open_inode::OpenInode;
 use super::reports::Report;
+use super::settings::Settings;
 
 /// From this many files on, those closed too long ago to matter are dropped before another is
 /// added.
@@ -329,6 +330,14 @@ impl OpenTable {
             self.reports.store(number, Ordering::Release);
         }
         self.remove_if_idle_from(&mut state, inode);
+    }
+
+    /// A server knows of attributes that were kept here.
+    pub(super) fn end_settings(&self, inode: &OpenInode, sent: Settings) {
+        let _state = self.lock();
+        let number = self.reports.load(Ordering::Relaxed) + 1;
+        inode.end_settings(sent, number);
+        self.reports.store(number, Ordering::Release);
     }
 
     /// Forgets a file about which nothing remains to be known or said.

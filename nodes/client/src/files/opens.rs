@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use weft_base::{Attr, Credentials, FileKind, Handle, Status, check_name};
 use weft_call::{both, run_window};
 use weft_layout::{FILE_BYTES_MAX, local_bytes};
@@ -15,6 +15,7 @@ use weft_wire::ops::{CreateReply, CreateRequest, DirTarget, Judged, ObjectSyncRe
 use weft_wire::{LeaseScope, Rights};
 
 use super::appending::AGAIN_NS;
+use super::delayed::Content;
 use super::granted::Granted;
 use super::open_inode::OpenInode;
 use crate::flow::Flow;
@@ -117,7 +118,7 @@ impl<R: Runtime> Client<R> {
         if grant.scope == LeaseScope::All {
             self.inner.knowledge.made_name(done, (dir, grant.server), name, (reply.handle, reply.kind), reply.state.as_ref());
         }
-        let CreateReply { created, handle, kind, state, capability, delay_bytes, ceiling, .. } = reply;
+        let CreateReply { created, handle, kind, state, capability, delay_bytes, delays_settings, ceiling, .. } = reply;
         match kind {
             FileKind::File => {}
             FileKind::Directory => return Err(flow.error(Status::IsDirectory)),
@@ -158,7 +159,16 @@ impl<R: Runtime> Client<R> {
         drop(ticket);
         if let Some(bytes) = delay_bytes {
             let session = if handle.server() == dir.server() { session } else { 0 };
-            if self.inner.opens.was_asked_for(handle) || !file.inode().delay(&state.attr, bytes, session, self.rt().now()) {
+            let content = Content {
+                bytes: BytesMut::new(),
+                bytes_max: bytes as usize,
+                mtime_epoch: 0,
+                made: (state.attr.mtime, self.rt().now()),
+                session,
+                keeps_settings: delays_settings == Some(true),
+                settings: None,
+            };
+            if self.inner.opens.was_asked_for(handle) || !file.inode().delay(content) {
                 file.inode().need_not_delay();
                 // If it does not hear of it, it asks again.
                 let _ = Box::pin(self.report(flow, file.inode())).await;
@@ -231,6 +241,7 @@ impl<R: Runtime> Client<R> {
             // servers.
             Box::pin(self.report(flow, &inode)).await?;
         }
+        self.send_settings(flow, handle).await?;
         let wanted = rights;
         let mut was_told = false;
         for _ in 0..OPEN_TRIES {

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use weft_base::{Handle, Nanos, SECOND, ServerId, ServerRole};
 use weft_call::run_window;
 use weft_rt::Runtime;
+use weft_wire::Rights;
 use weft_wire::ops::{CloseRequest, LocksOfFile, OpenFile as OpenOnWire, PingRequest, ReclaimRequest};
 
+use super::appending::Appending;
 use super::open_inode::OpenInode;
 use crate::Client;
 
@@ -17,6 +19,19 @@ const DEADLINE: u64 = 5 * SECOND;
 const OPENS_MAX: usize = 8192;
 /// With so many locks a request is full.
 const LOCKS_MAX: usize = 4096;
+
+impl OpenInode {
+    /// What a server that has restarted must be told.
+    fn reclaim(&self) -> Option<OpenOnWire> {
+        let mut state = self.lock();
+        if state.appending == Appending::Alone {
+            state.appending = Appending::Unsure;
+        }
+        let rights = state.held.with(state.delayed.rights_on_the_way());
+        let open = OpenOnWire { handle: self.handle, rights, open_sequence: state.open_sequence };
+        (rights != Rights::default()).then_some(open)
+    }
+}
 
 impl<R: Runtime> Client<R> {
     /// Asks the servers where this client has files open, so that the session stays alive and a

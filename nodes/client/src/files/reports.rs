@@ -7,6 +7,7 @@ use weft_wire::Rights;
 use weft_wire::ops::CloseRequest;
 
 use super::open_inode::OpenInode;
+use super::settings::Settings;
 use crate::flow::Flow;
 use crate::knowledge::{Effect, Touched};
 use crate::{Client, Error, Result};
@@ -20,13 +21,15 @@ pub(super) struct Report {
     pub(super) request: CloseRequest,
     /// All that is in the file, for the server of its inode.
     pub(super) content: Option<Bytes>,
+    /// Attributes that go with it.
+    pub(super) settings: Option<Settings>,
     pub(super) held_before: Rights,
 }
 
 impl Report {
     /// True if attributes change with it.
-    pub(super) fn tells_of_writes(&self) -> bool {
-        self.request.written.is_some() || self.content.as_ref().is_some_and(|content| !content.is_empty())
+    pub(super) fn changes_attributes(&self) -> bool {
+        self.request.written.is_some() || self.settings.is_some() || self.content.as_ref().is_some_and(|content| !content.is_empty())
     }
 }
 
@@ -64,7 +67,7 @@ impl<R: Runtime> Client<R> {
             self.inner.opens.remove_if_idle(inode);
             return Ok(());
         };
-        let change = report.tells_of_writes().then(|| self.changing(Touched::Object(inode.handle)));
+        let change = report.changes_attributes().then(|| self.changing(Touched::Object(inode.handle)));
         let outcome = match &report.content {
             Some(_) => self.close_with_content(flow, server, &report).await,
             None => self.call(flow, server, &report.request).await,

@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-use weft_base::{FileKind, MILLISECOND, ROOT_HANDLE, SECOND, ServerId, Status};
-use weft_client::XattrFlags;
+use weft_base::{FileKind, MILLISECOND, ROOT_HANDLE, SECOND, ServerId, Status, WallTime};
+use weft_client::{SetAttr, XattrFlags};
 use weft_posix::{Caching, InodeNumber, Refusal};
 use weft_rt::Runtime;
 use weft_rt_sim::{FaultPlan, FaultSettings, Joined, MessageFaults, Profile, Random, Sim};
@@ -23,10 +23,11 @@ mod delayed;
 mod holes;
 mod known;
 mod moving;
+mod settings;
 mod space;
 use appending::{append, check_log};
 use moving::{follow, move_on};
-use weft_wire::ops::{Family, Lock, LockKind};
+use weft_wire::ops::{Family, Lock, LockKind, SetTime};
 
 const ROOT: InodeNumber = InodeNumber(ROOT_HANDLE.0);
 const UPDATE: Rights = Rights(Rights::READ.0 | Rights::WRITE.0);
@@ -120,6 +121,11 @@ fn number_of(content: &[u8]) -> u32 {
     u32::from(*content.first().expect("no version is empty"))
 }
 
+/// The time of version `number` of the file that is replaced.
+fn time(number: u32) -> WallTime {
+    WallTime(1_000_000_000_000_000_000 + i64::from(number))
+}
+
 /// What the programs of all mounts know of each other.
 #[derive(Default)]
 struct Shared {
@@ -143,7 +149,16 @@ async fn replace(mount: Mount, shared: Rc<Shared>) {
     for number in 1..=ROUNDS {
         let file = mount.create(&who, ROOT, "tmp", 0o644).await.expect("a new file");
         mount.write(&who, file, 0, &content(number), false).await.expect("it is written");
-        mount.release(file.opened.number).await;
+        // As programs do that copy: through the descriptor or by the name.
+        if number % 2 == 0 {
+            mount.release(file.opened.number).await;
+        }
+        let mtime = Some(SetTime { at: Some(time(number)) });
+        let set = SetAttr { mtime, mode: Some(0o600 + number % 0o100), ..SetAttr::default() };
+        mount.posix.setattr(&who.who, file.node, &set).await.expect("it is set");
+        if number % 2 == 1 {
+            mount.release(file.opened.number).await;
+        }
         mount.rename(&who, ROOT, "tmp", "current").await.expect("it gets its name");
         shared.current.set(number);
         pause(&mount).await;
@@ -159,7 +174,10 @@ async fn read_current(mount: Mount, thread: u32, shared: Rc<Shared>) {
             Ok(file) => {
                 let bytes = mount.read(file).await.expect("it is read");
                 assert_eq!(bytes, content(number_of(&bytes)), "one version, whole");
-                assert!(number_of(&bytes) >= least, "version {} after {least}", number_of(&bytes));
+                let number = number_of(&bytes);
+                assert!(number >= least, "version {number} after {least}");
+                let attr = mount.stat(file.node).await.expect("it is open");
+                assert_eq!((attr.mtime, attr.permissions()), (time(number), 0o600 + number % 0o100), "of version {number}");
                 mount.release(file.opened.number).await;
             }
             Err(error) => assert!(error.status == Status::NotFound && least == 0, "{error} although version {least} is there"),
@@ -295,39 +313,6 @@ fn two_gateways_agree_in_any_fault_profile() {
 #[test]
 fn the_same_seed_is_the_same_run() {
     assert_eq!(run(3), run(3));
-}
-
-/// Whichever gateway made a program set-id, and whichever it was opened through: the write of a
-/// plain user clears the bits.
-#[test]
-fn set_id_bits_do_not_survive_a_write_of_a_plain_user() {
-    const PLAIN: u32 = 1000;
-    for (chmods, writes, opens_first) in [(0, 0, true), (0, 0, false), (0, 1, true), (0, 1, false)] {
-        let world = World::new(7, Some(SECOND));
-        let file = world.alone(writes, |mount| async move {
-            let file = mount.create(&caller(1, 0), ROOT, "program", 0o777).await.expect("a new file");
-            mount.release(file.opened.number).await;
-            mount.open(&caller(2, PLAIN), ROOT, "program", how(Rights::WRITE)).await.expect("it opens")
-        });
-        if !opens_first {
-            world.alone(writes, |mount| async move { mount.release(file.opened.number).await });
-        }
-        world.alone(chmods, |mount| async move {
-            let node = mount.walk(&caller(1, 0), ROOT, "program", true).await.expect("it is there");
-            mount.chmod(&caller(1, 0), node, 0o6777).await.expect("it becomes set-id");
-        });
-        let mode = world.alone(writes, move |mount| async move {
-            let who = caller(2, PLAIN);
-            let file = match opens_first {
-                true => file,
-                false => mount.open(&who, ROOT, "program", how(Rights::WRITE)).await.expect("it opens"),
-            };
-            mount.write(&caller(2, 0), file, 0, b"by root", false).await.expect("it is written");
-            mount.write(&who, file, 0, b"by anybody", false).await.expect("it is written");
-            mount.stat(file.node).await.expect("it is there").mode
-        });
-        assert_eq!(mode, 0o777, "set by {chmods}, written through {writes}, opened before: {opens_first}");
-    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A valid request and reply of every operation, and of every kind of frame.
 
+mod closes;
 mod data;
 mod quotas;
 
@@ -188,19 +189,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
         Request::Reclaim(ReclaimRequest { opens: vec![OpenFile { handle, rights: write, open_sequence: 3 }], locks: None, goes_on: None }),
         Request::Notices(NoticesRequest { session: 3, heard: 5, leaves: false }),
         Request::Changes(ChangesRequest { after: ChangeCursor { log: 7, lsn: 5, segment: 1, offset: 4096 }, wait_ms: 10 }),
-        Request::CloseMany(CloseManyRequest {
-            contents: Some(vec![DelayedContent { number: 0, content: Bytes::from_static(b"x") }]),
-            read: Some(Bytes::from_static(&[1])),
-            closes: vec![
-                CloseRequest { handle, open_sequence: 6, keeps: Rights::default(), written: None },
-                CloseRequest {
-                    handle,
-                    open_sequence: 7,
-                    keeps: read,
-                    written: Some(Written { end_bytes: 9, mtime: DataTime { epoch: 2, at: time }, truncate_epoch: 1 }),
-                },
-            ],
-        }),
+        closes::many(handle, time),
         Request::TxPrepare(TxPrepareRequest { tx, parts, who, time, client: Some(ClientId(7)) }),
         Request::TxDecide(TxDecideRequest { tx, commit: true }),
         Request::TxStatus(TxStatusRequest { tx }),
@@ -344,8 +333,18 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         with_number(Op::Lookup, &LookupReply { handle, kind, state: state_given.clone() }.to_bytes()),
         with_number(
             Op::Create,
-            &CreateReply { created: true, handle, kind, state: state_given.clone(), capability, dir, delay_bytes: Some(9), ceiling: None }
-                .to_bytes(),
+            &CreateReply {
+                created: true,
+                handle,
+                kind,
+                state: state_given.clone(),
+                capability,
+                dir,
+                delay_bytes: Some(9),
+                ceiling: None,
+                delays_settings: Some(true),
+            }
+            .to_bytes(),
         ),
         with_number(Op::Mkdir, &MkdirReply { state: state.clone(), dir }.to_bytes()),
         with_number(Op::Unlink, &UnlinkReply { handle, dir }.to_bytes()),

@@ -1,0 +1,128 @@
+//! Changes of attributes that stay with this client like the writes to a new file (`delayed.rs`),
+//! and go to the server of its inode with the same close: what unpacks an archive sets times, owner
+//! and mode of each file that it has made. Kept is what the owner of the file may set without being
+//! looked at: permission bits and times, or the owner and group that it has. Whatever else is to be
+//! judged by the server (another change, an open, extended attributes) finds them there: they are
+//! sent before.
+
+use weft_base::{ACL_ACCESS, Acl, Attr, Credentials, Handle, Nanos, WallTime};
+use weft_rt::Runtime;
+use weft_wire::LeaseScope;
+use weft_wire::ops::{SetAttrRequest, SetTime};
+
+use super::delayed::{Content, Delayed};
+use super::open_inode::OpenInode;
+use super::settings::Settings;
+use crate::flow::Flow;
+use crate::knowledge::{Effect, Touched};
+use crate::{Client, Result, SetAttr, XattrFlags};
+
+impl OpenInode {
+    /// Keeps a change of a file with these attributes here, if it can.
+    fn keep(&self, who: &Credentials, changes: &SetAttr, attr: &Attr, now: Nanos) -> bool {
+        let mut state = self.lock();
+        let epoch = state.mtime_epoch;
+        let Delayed::Here(content) = &mut state.delayed else { return false };
+        let sets_again = content.settings.is_some_and(|kept| kept.mtime.is_some());
+        // A time that is set after writes that followed another one has a later place.
+        let is_first = content.mtime_epoch == 0 && (epoch == 0 || epoch == Settings::EPOCH && sets_again);
+        if !content.keeps_settings || changes.mtime.is_some() && !is_first {
+            return false;
+        }
+        let now = content.time_at_server(now);
+        let Some(settings) = Settings::with(content.settings, attr, who.uid, changes, now) else { return false };
+        content.settings = Some(settings);
+        if changes.mtime.is_some() {
+            state.mtime_epoch = Settings::EPOCH;
+        }
+        true
+    }
+
+    /// What is kept here.
+    fn settings(&self) -> Option<Settings> {
+        if self.is_delayed() { self.lock().delayed.content()?.settings } else { None }
+    }
+
+    /// The server knows these, of which it was told with a message of this number.
+    pub(super) fn end_settings(&self, sent: Settings, number: u64) {
+        let mut state = self.lock();
+        state.settings_told = Some(number);
+        if let Some(content) = state.delayed.content_mut() {
+            content.settings = content.settings.and_then(|kept| kept.after(sent));
+        }
+    }
+}
+
+impl Content {
+    /// What the clock of the server of the file shows, as far as is known here.
+    pub(super) fn time_at_server(&self, now: Nanos) -> WallTime {
+        let (made, heard) = self.made;
+        WallTime(made.0.saturating_add_unsigned(now.since(heard)))
+    }
+}
+
+impl<R: Runtime> Client<R> {
+    /// The attributes after a change that stays here; `None`: it cannot, and what is kept of the
+    /// file must be sent before.
+    pub(crate) fn keep_settings(&self, who: &Credentials, inode: &OpenInode, changes: &SetAttr) -> Option<Attr> {
+        let now = self.rt().now();
+        let (state, asked) = self.inner.knowledge.state(inode.handle, now)?;
+        let attr = self.settle_at_once(&state, asked)?;
+        let is_kept = inode.keep(who, changes, &attr, now);
+        is_kept.then(|| self.settle_at_once(&state, asked).unwrap_or(attr))
+    }
+
+    /// True if an extended attribute is a list of access that says no more than a mode, and is kept
+    /// as that: programs that copy give each file such a list.
+    pub(crate) fn keep_list(&self, who: &Credentials, handle: Handle, name: &[u8], value: &[u8], flags: XattrFlags) -> bool {
+        let is_list = name == ACL_ACCESS.as_bytes() && flags == XattrFlags::default();
+        let Some(inode) = self.inner.opens.get(handle).filter(|inode| is_list && inode.is_delayed()) else { return false };
+        let Ok(Some(list)) = Acl::parse(value) else { return false };
+        let change = SetAttr { mode: Some(list.mode()), ..SetAttr::default() };
+        !list.is_more_than_mode() && self.keep_settings(who, &inode, &change).is_some()
+    }
+
+    /// Sends what is kept of the attributes of a file, if anything is.
+    ///
+    /// # Errors
+    /// As [`Client::setattr`].
+    pub(crate) async fn send_settings(&self, flow: Flow, handle: Handle) -> Result<()> {
+        let Some(inode) = self.inner.opens.get(handle).filter(|inode| inode.settings().is_some()) else { return Ok(()) };
+        Box::pin(async {
+            // What is closing is with its server afterwards.
+            let _passage = self.enter(&inode).await;
+            self.send_settings_inside(flow, &inode).await
+        })
+        .await
+    }
+
+    /// [`Client::send_settings`] while no close of the file is under way.
+    pub(super) async fn send_settings_inside(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+        let _turn = inode.sends_settings.enter().await;
+        let Some(settings) = inode.settings() else { return Ok(()) };
+        let (handle, server) = (inode.handle, self.owner(flow, inode.handle).await?);
+        let set = |at: Option<WallTime>| at.map(|at| SetTime { at: Some(at) });
+        let Settings { mode, atime, mtime, owner: (uid, gid), .. } = settings;
+        let request = SetAttrRequest {
+            handle,
+            mode,
+            uid: None,
+            gid: None,
+            size: None,
+            atime: set(atime),
+            mtime: set(mtime),
+            who: Credentials { uid, gid, groups: Vec::new(), checked_by_kernel: false },
+            opened_for_write: false,
+            seal: None,
+        };
+        let change = self.changing(Touched::Object(handle));
+        let mut leased = LeaseScope::Nothing;
+        let state = self.ask(flow, server, &request, &mut leased).await?;
+        let done = change.done(Effect::Attributes(&state.attr));
+        if leased == LeaseScope::All {
+            self.inner.knowledge.told_object(done, &state);
+        }
+        self.inner.opens.end_settings(inode, settings);
+        Ok(())
+    }
+}
