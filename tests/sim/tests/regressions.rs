@@ -186,3 +186,19 @@ fn a_copy_of_an_earlier_life_does_not_come_late() {
 fn a_writer_that_has_not_told_yet_is_thought_of() {
     stays_good(2847);
 }
+
+/// A client told its server again what it has open while its close was on its way, and the answers
+/// came at once: the server counted the file as open for ever, and kept it when it had no name.
+#[test]
+fn a_close_that_is_answered_beside_a_reclaim_is_sent_again() {
+    let report = run_plan(&Plan::putting(46_839, None), false);
+    assert!(report.is_good(), "{report}");
+}
+
+/// A change of the mode showed a time that was set before a write, because others set the time
+/// while data servers were asked for that of the write.
+#[test]
+fn a_change_that_is_overtaken_shows_no_time_of_before() {
+    let report = run_plan(&Plan::growing(3249, None).with_small_files(), false);
+    assert!(report.is_good(), "{report}");
+}

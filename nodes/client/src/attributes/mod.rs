@@ -107,12 +107,14 @@ impl<R: Runtime> Client<R> {
     }
 
     /// [`Client::settle`] for the answer to a change. A change that was made does not fail because
-    /// the object is gone by now: then the size is what the metadata server knew.
-    pub(crate) async fn settle_change(&self, flow: Flow, state: FileState, asked: Asked) -> Result<Attr> {
+    /// the object is gone by now: then the size is what the metadata server knew. One of the size
+    /// (`of_size`) shows that size, whatever others do.
+    pub(crate) async fn settle_change(&self, flow: Flow, state: FileState, asked: Asked, of_size: bool) -> Result<Attr> {
         let told = state.attr;
         let settled = match self.settle_once(flow, state, asked).await {
-            Ok(Settled::Exact(attr) | Settled::Later(attr) | Settled::Overtaken(attr)) => Ok(attr),
-            Ok(Settled::Unknown) => self.getattr_in(flow, told.handle).await,
+            Ok(Settled::Exact(attr) | Settled::Later(attr)) => Ok(attr),
+            Ok(Settled::Overtaken(attr)) if of_size => Ok(attr),
+            Ok(Settled::Overtaken(_) | Settled::Unknown) => self.getattr_in(flow, told.handle).await,
             Err(error) => Err(error),
         };
         match settled {
@@ -282,7 +284,7 @@ impl<R: Runtime> Client<R> {
             inode.truncated(&state.attr, writes_before);
         }
         drop(passage);
-        let mut attr = self.settle_change(flow, state, asked).await?;
+        let mut attr = self.settle_change(flow, state, asked, size.is_some()).await?;
         if may_have_holes
             && let Ok(now) = Box::pin(self.getattr_in(flow, handle)).await
             && now.truncate_epoch == attr.truncate_epoch

@@ -162,7 +162,12 @@ impl OpenInode {
 
     /// The outcome of a close with all that was kept here, for [`OpenInode::end_report`].
     pub(super) fn end_delayed_close(&self, state: &mut State, outcome: std::result::Result<(), Status>) {
+        let on_the_way = state.delayed.rights_on_the_way();
         let Delayed::Closing(content) = std::mem::take(&mut state.delayed) else { return };
+        if content.is_told_again && outcome.is_ok() {
+            // It may have heard of these when the close was done already: they are closed again.
+            state.held = state.held.with(on_the_way);
+        }
         match outcome {
             Ok(()) if !content.bytes.is_empty() => self.is_inline.store(true, Ordering::Release),
             Ok(()) => {}

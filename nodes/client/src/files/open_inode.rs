@@ -40,7 +40,7 @@ pub(crate) struct OpenInode {
     pub(super) gate: Gate,
     /// Held by whoever appends.
     pub(super) appends: Gate,
-    /// Held by whoever brings delayed writes to data servers, and whoever sends attributes.
+    /// Held by whoever brings delayed writes to data servers, and by whoever sends attributes.
     pub(super) leaves: Gate,
     pub(super) sends_settings: Gate,
     /// It was read, and its server shall hear of that with the last close.

@@ -165,6 +165,7 @@ impl<R: Runtime> Client<R> {
                 mtime_epoch: 0,
                 made: (state.attr.mtime, self.rt().now()),
                 session,
+                is_told_again: false,
                 keeps_settings: delays_settings == Some(true),
                 settings: None,
             };

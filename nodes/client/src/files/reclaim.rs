@@ -27,7 +27,11 @@ impl OpenInode {
         if state.appending == Appending::Alone {
             state.appending = Appending::Unsure;
         }
-        let rights = state.held.with(state.delayed.rights_on_the_way());
+        let on_the_way = state.delayed.rights_on_the_way();
+        if let Some(content) = state.delayed.content_mut() {
+            content.is_told_again |= on_the_way != Rights::default();
+        }
+        let rights = state.held.with(on_the_way);
         let open = OpenOnWire { handle: self.handle, rights, open_sequence: state.open_sequence };
         (rights != Rights::default()).then_some(open)
     }

@@ -315,7 +315,7 @@ impl<R: Runtime> Client<R> {
         let reply = self.call_in_dir(flow, to_dir, By::Name(&to_name), make).await?;
         change.done(Effect::Made(reply.dir));
         match reply.state {
-            Some(state) => self.settle_change(flow, state, asked).await,
+            Some(state) => self.settle_change(flow, state, asked, false).await,
             None => self.getattr_in(flow, handle).await,
         }
     }
