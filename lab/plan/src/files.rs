@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::document::{Choices, Document, Table, text};
 
 /// Plans and profiles that are part of the program: they work without any file.
-const BUILT_IN: [(&str, &str); 53] = [
+const BUILT_IN: [(&str, &str); 54] = [
     ("plans/directory-hints.toml", include_str!("../../plans/directory-hints.toml")),
     ("plans/engines.toml", include_str!("../../plans/engines.toml")),
     ("plans/creates-engines.toml", include_str!("../../plans/creates-engines.toml")),
@@ -53,6 +53,7 @@ const BUILT_IN: [(&str, &str); 53] = [
     ("plans/mounts-mpi.toml", include_str!("../../plans/mounts-mpi.toml")),
     ("plans/read-again.toml", include_str!("../../plans/read-again.toml")),
     ("plans/nfs.toml", include_str!("../../plans/nfs.toml")),
+    ("plans/doors.toml", include_str!("../../plans/doors.toml")),
     ("plans/mdtest.toml", include_str!("../../plans/mdtest.toml")),
     ("plans/scale-traces.toml", include_str!("../../plans/scale-traces.toml")),
     ("plans/scale-better.toml", include_str!("../../plans/scale-better.toml")),

@@ -138,11 +138,9 @@ impl Stage {
         let may_leave_data = tolerance.lost_between.is_some() && with_data;
         self.asked = self.with_auditor(async move |worker| {
             let scan = audit::scan(worker, with_data).await?;
-            audit::no_orphans(&worker.client, &scan).await?;
+            audit::no_orphans(&worker.client, &scan, may_leave_data).await?;
             let empty = audit::sweep(&worker.client, &scan).await?;
-            if !may_leave_data {
-                audit::no_orphans(&worker.client, &empty).await?;
-            }
+            audit::no_orphans(&worker.client, &empty, may_leave_data).await?;
             audit::asked(&worker.client).await
         })?;
         self.check_exits()

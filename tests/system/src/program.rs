@@ -47,7 +47,7 @@ pub fn weft() -> Command {
 }
 
 /// [`weft`] for other users ([`crate::as_user`]), who may not reach the folder in which it was
-/// built: a descriptor leads there, too.
+/// built: a descriptor leads there, too. To be called once by who may.
 pub fn weft_for_others() -> Command {
     static FILE: OnceLock<File> = OnceLock::new();
     let file = FILE.get_or_init(|| File::open(weft().get_program()).expect("the program can be read"));

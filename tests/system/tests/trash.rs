@@ -121,6 +121,8 @@ fn users_have_a_trash_each_and_a_key_of_a_subtree_has_its_own() {
     let home = fs.path("homes");
     fs::create_dir(&home).unwrap();
     fs::set_permissions(&home, fs::Permissions::from_mode(0o1777)).unwrap();
+    // Found while this is root.
+    weft_for_others();
     let with = |key: &Path, words: &[&str]| {
         let mut command = weft_for_others();
         command.env("HOME", &home).env_remove("XDG_RUNTIME_DIR").current_dir(&home).arg("--key-file").arg(key).args(words);

@@ -18,24 +18,24 @@ use crate::knowledge::{Effect, Touched};
 use crate::{Client, Result, SetAttr, XattrFlags};
 
 impl OpenInode {
-    /// Keeps a change of a file with these attributes here, if it can.
-    fn keep(&self, who: &Credentials, changes: &SetAttr, attr: &Attr, now: Nanos) -> bool {
+    /// Keeps a change of a file with these attributes here, if it can; all that is kept then.
+    fn keep(&self, who: &Credentials, changes: &SetAttr, attr: &Attr, now: Nanos) -> Option<Settings> {
         let mut state = self.lock();
         let epoch = state.mtime_epoch;
-        let Delayed::Here(content) = &mut state.delayed else { return false };
+        let Delayed::Here(content) = &mut state.delayed else { return None };
         let sets_again = content.settings.is_some_and(|kept| kept.mtime.is_some());
         // A time that is set after writes that followed another one has a later place.
         let is_first = content.mtime_epoch == 0 && (epoch == 0 || epoch == Settings::EPOCH && sets_again);
         if !content.keeps_settings || changes.mtime.is_some() && !is_first {
-            return false;
+            return None;
         }
         let now = content.time_at_server(now);
-        let Some(settings) = Settings::with(content.settings, attr, who.uid, changes, now) else { return false };
+        let settings = Settings::with(content.settings, attr, who.uid, changes, now)?;
         content.settings = Some(settings);
         if changes.mtime.is_some() {
             state.mtime_epoch = Settings::EPOCH;
         }
-        true
+        Some(settings)
     }
 
     /// What is kept here.
@@ -67,9 +67,9 @@ impl<R: Runtime> Client<R> {
     pub(crate) fn keep_settings(&self, who: &Credentials, inode: &OpenInode, changes: &SetAttr) -> Option<Attr> {
         let now = self.rt().now();
         let (state, asked) = self.inner.knowledge.state(inode.handle, now)?;
-        let attr = self.settle_at_once(&state, asked)?;
-        let is_kept = inode.keep(who, changes, &attr, now);
-        is_kept.then(|| self.settle_at_once(&state, asked).unwrap_or(attr))
+        let mut attr = self.settle_at_once(&state, asked)?;
+        inode.keep(who, changes, &attr, now)?.show(&mut attr);
+        Some(attr)
     }
 
     /// True if an extended attribute is a list of access that says no more than a mode, and is kept

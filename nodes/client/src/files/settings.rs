@@ -1,7 +1,7 @@
 //! Attributes of a new file that were set while it is with this client only (`delayed.rs`): what is
 //! kept of them. How they are kept and sent is in `keep.rs`.
 
-use weft_base::{Attr, DataTime, MODE_ACL, WallTime};
+use weft_base::{Attr, MODE_ACL, WallTime};
 use weft_wire::ops::{DelayedSettings, SetTime};
 
 use crate::SetAttr;
@@ -44,12 +44,12 @@ impl Settings {
         Some(Settings { mode, atime: set(atime, kept.atime), mtime: set(mtime, kept.mtime), at, owner })
     }
 
-    /// Corrects what the server knows.
+    /// Corrects what was known before.
     pub(super) fn show(&self, attr: &mut Attr) {
         attr.mode = self.mode.map_or(attr.mode, |mode| attr.mode & !PERMISSIONS | mode);
         attr.atime = self.atime.unwrap_or(attr.atime);
-        if let Some(at) = self.mtime {
-            attr.written(DataTime { epoch: Settings::EPOCH, at });
+        if let Some(at) = self.mtime.filter(|_| attr.mtime_epoch <= Settings::EPOCH) {
+            (attr.mtime, attr.mtime_epoch) = (at, Settings::EPOCH);
         }
         attr.ctime = attr.ctime.max(self.at);
     }
