@@ -9,7 +9,7 @@ use weft_base::{ClientId, Credentials, DataTime, Handle, ROOT_HANDLE, Result, St
 use weft_namespace::{ContentPlace, InodeFlags, Record, State, told};
 use weft_wire::Rights;
 use weft_wire::ops::{
-    ChangeKind, CloseRequest, CreateReply, CreateRequest, DelayedSettings, LookupRequest, OpenRequest, SetAttrRequest, SetXattrRequest,
+    ChangeKind, CloseRequest, CreateReply, CreateRequest, DelayedAttributes, LookupRequest, OpenRequest, SetAttrRequest, SetXattrRequest,
     Written,
 };
 
@@ -245,12 +245,12 @@ fn the_right_ends_with_who_hears_nothing() {
     assert_eq!(refused.map(drop), Err(Status::CapabilityRefused));
 }
 
-fn kept(mode: Option<u32>, mtime: i64) -> DelayedSettings {
-    DelayedSettings { number: 0, mode, atime: Some(WallTime(3)), mtime: Some(WallTime(mtime)), at: WallTime(i64::MAX) }
+fn kept(mode: Option<u32>, mtime: i64) -> DelayedAttributes {
+    DelayedAttributes { number: 0, mode, atime: Some(WallTime(3)), mtime: Some(WallTime(mtime)), at: WallTime(i64::MAX) }
 }
 
-fn close_and_set(m: &mut Machine, request: &CloseRequest, settings: &DelayedSettings) -> Result<()> {
-    m.change(|state, cx, record| state.prepare_delayed_close(cx, request, &Bytes::from_static(b"here"), Some(settings), record))
+fn close_and_set(m: &mut Machine, request: &CloseRequest, attributes: &DelayedAttributes) -> Result<()> {
+    m.change(|state, cx, record| state.prepare_delayed_close(cx, request, &Bytes::from_static(b"here"), Some(attributes), record))
 }
 
 /// What its owner has set comes with the close, in the order of the writes.

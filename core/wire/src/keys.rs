@@ -202,7 +202,7 @@ fn changes_in_passing(request: &Request) -> bool {
         Request::CloseMany(many) => {
             // What was kept of a file, its server takes also from who has it open no more since it
             // restarted.
-            many.contents.is_some() || many.settings.is_some() || many.closes.iter().any(|close| close.written.is_some())
+            many.contents.is_some() || many.attributes.is_some() || many.closes.iter().any(|close| close.written.is_some())
         }
         Request::Reclaim(reclaim) => reclaim.opens.iter().any(|open| more_than_read(open.rights)),
         _ => false,

@@ -329,7 +329,7 @@ fn many_closes_in_one_request_are_judged_one_by_one() {
         let nobody = Handle::new(ServerId(0), 9999);
         // The second one was overtaken by a truncation: its size must be asked at the data servers.
         let closes = vec![close(files[0], 7, 0), close(files[1], 8, 9), close(nobody, 1, 0), close(files[2], 9, 0)];
-        let reply = user.call(ServerId(0), &CloseManyRequest { contents: None, settings: None, read: None, closes }).await.unwrap();
+        let reply = user.call(ServerId(0), &CloseManyRequest { contents: None, attributes: None, read: None, closes }).await.unwrap();
         assert_eq!(reply.outcomes, [Ok(()), Err(Status::Busy), Err(Status::Stale), Ok(())]);
         // Who has read a file says so, and is believed if he had it open for reading.
         let atime = async |file| user.getattr(file).await.unwrap().attr.atime;
@@ -350,14 +350,14 @@ fn many_closes_in_one_request_are_judged_one_by_one() {
         let closes = vec![close(files[2]), close(files[0])];
         let read = Some(vec![0, 1, 77].into());
         assert_eq!(
-            user.call(ServerId(0), &CloseManyRequest { contents: None, settings: None, closes, read }).await.unwrap().outcomes,
+            user.call(ServerId(0), &CloseManyRequest { contents: None, attributes: None, closes, read }).await.unwrap().outcomes,
             [Ok(()), Ok(())]
         );
         assert_eq!(atime(files[2]).await, before[1]);
         assert!(atime(files[0]).await > before[0]);
         let closes = vec![close(files[0]); CLOSES_MAX + 1];
         assert_eq!(
-            user.call(ServerId(0), &CloseManyRequest { contents: None, settings: None, read: None, closes }).await.unwrap_err(),
+            user.call(ServerId(0), &CloseManyRequest { contents: None, attributes: None, read: None, closes }).await.unwrap_err(),
             Status::TooBig
         );
         (files[0], files[2])

@@ -9,11 +9,16 @@ fn stays_good(seed: u64) {
     assert!(report.is_good(), "{report}");
 }
 
+#[track_caller]
+fn stays_good_as(plan: &Plan) {
+    let report = run_plan(plan, false);
+    assert!(report.is_good(), "{report}");
+}
+
 /// As `cargo xtask sim --leases` runs it.
 #[track_caller]
 fn stays_good_with_leases(seed: u64) {
-    let report = run_plan(&Plan::leased(seed, None), false);
-    assert!(report.is_good(), "{report}");
+    stays_good_as(&Plan::leased(seed, None));
 }
 
 /// A participant answered a repeated TxDecide from its reply table before its own record of the
@@ -76,8 +81,7 @@ fn both_names_of_a_rename_are_seen_at_one_instant() {
 #[test]
 fn an_object_refuses_a_rename_only_while_the_name_leads_to_it() {
     for seed in [1074, 3897, 5962, 10_658] {
-        let report = run_plan(&Plan::renames(seed, None), false);
-        assert!(report.is_good(), "{report}");
+        stays_good_as(&Plan::renames(seed, None));
     }
 }
 
@@ -159,8 +163,7 @@ fn a_time_that_is_set_meanwhile_does_not_bring_an_older_one_back() {
 #[test]
 fn a_handle_of_a_server_that_has_joined_is_not_stale() {
     for seed in [1224, 1410, 3620, 57_976] {
-        let report = run_plan(&Plan::growing(seed, None), false);
-        assert!(report.is_good(), "{report}");
+        stays_good_as(&Plan::growing(seed, None));
     }
 }
 
@@ -168,16 +171,14 @@ fn a_handle_of_a_server_that_has_joined_is_not_stale() {
 /// one, and took the two for contradicting each other.
 #[test]
 fn an_answer_with_a_map_may_come_after_a_newer_one() {
-    let report = run_plan(&Plan::growing(32_800, None), false);
-    assert!(report.is_good(), "{report}");
+    stays_good_as(&Plan::growing(32_800, None));
 }
 
 /// A metadata server was killed while it moved a small file to a data server. Its copy came when
 /// the next life had moved the file and somebody had written to it, and the old bytes were back.
 #[test]
 fn a_copy_of_an_earlier_life_does_not_come_late() {
-    let report = run_plan(&Plan::putting(9978, None), false);
-    assert!(report.is_good(), "{report}");
+    stays_good_as(&Plan::putting(9978, None));
 }
 
 /// After a restart the size of a file was asked for and its last known writer closed it; one that
@@ -191,14 +192,12 @@ fn a_writer_that_has_not_told_yet_is_thought_of() {
 /// came at once: the server counted the file as open for ever, and kept it when it had no name.
 #[test]
 fn a_close_that_is_answered_beside_a_reclaim_is_sent_again() {
-    let report = run_plan(&Plan::putting(46_839, None), false);
-    assert!(report.is_good(), "{report}");
+    stays_good_as(&Plan::putting(46_839, None));
 }
 
 /// A change of the mode showed a time that was set before a write, because others set the time
 /// while data servers were asked for that of the write.
 #[test]
 fn a_change_that_is_overtaken_shows_no_time_of_before() {
-    let report = run_plan(&Plan::growing(3249, None).with_small_files(), false);
-    assert!(report.is_good(), "{report}");
+    stays_good_as(&Plan::growing(3249, None).with_small_files());
 }

@@ -78,7 +78,7 @@ impl State {
                 partitions: None,
             }),
             capability,
-            delays_settings: delay_bytes.is_some().then_some(true),
+            delays_attributes: delay_bytes.is_some().then_some(true),
             delay_bytes,
             dir: if is_unnamed { DirChange::NONE } else { DirChange { version: dir.version + 1, time: cx.now } },
             ceiling,
@@ -197,7 +197,7 @@ impl State {
         }
         let (state, capability, dir) = (None, None, DirChange::NONE);
         let mut reply =
-            CreateReply { created: false, handle, kind, state, capability, dir, delay_bytes: None, ceiling: None, delays_settings: None };
+            CreateReply { created: false, handle, kind, state, capability, dir, delay_bytes: None, ceiling: None, delays_attributes: None };
         let Some(inode) = self.peek(handle) else { return Ok(reply) };
         if let Some(changed) = self.replace_content(cx, request, handle, inode, record)? {
             reply.state = Some(self.file_state(cx, handle, &changed));

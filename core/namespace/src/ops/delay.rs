@@ -13,16 +13,13 @@
 //! hears no notices any more loses the right, and with it what it has kept: others may have looked.
 
 use bytes::Bytes;
-use weft_base::{ClientId, DataTime, Handle, MODE_ACL, MODE_INLINE, Result, Status};
+use weft_base::{ClientId, DataTime, Handle, MODE_INLINE, Result, Status};
 use weft_layout::INLINE_BYTES_MAX;
 use weft_wire::Rights;
-use weft_wire::ops::{CloseRequest, CreateRequest, DelayedSettings};
+use weft_wire::ops::{CloseRequest, CreateRequest, DelayedAttributes};
 
 use crate::contents::ContentRoom;
 use crate::{Change, Inode, InodeFlags, MODE_MASK, OpenChange, Record, RequestContext, State};
-
-/// What an owner may set of a file with its close.
-const PERMISSIONS: u32 = 0o777;
 
 impl State {
     /// How many bytes of a new file the client that makes it may keep; `None`: it may not.
@@ -110,7 +107,7 @@ impl State {
         cx: &RequestContext<'_>,
         request: &CloseRequest,
         content: &Bytes,
-        settings: Option<&DelayedSettings>,
+        attributes: Option<&DelayedAttributes>,
         record: &mut Record,
     ) -> Result<()> {
         let (client, handle) = (cx.client, request.handle);
@@ -134,10 +131,10 @@ impl State {
         // Also without a name: its client may go on to read it.
         let stays = !content.is_empty();
         // That nobody writes any more is no change.
-        let version = inode.version + u64::from(stays || request.written.is_some() || settings.is_some());
+        let version = inode.version + u64::from(stays || request.written.is_some() || attributes.is_some());
         let mut changed = Inode { flags, version, ..inode.clone() };
-        if let Some(settings) = settings {
-            changed.set_as_told(cx, settings)?;
+        if let Some(attributes) = attributes {
+            changed.set_as_told(cx, attributes)?;
         }
         if let Some(written) = &request.written {
             // The time is an estimate of the client's: of the clock of this server, which none of
@@ -164,10 +161,9 @@ impl Inode {
     ///
     /// # Errors
     /// [`Status::NotSupported`]
-    fn set_as_told(&mut self, cx: &RequestContext<'_>, settings: &DelayedSettings) -> Result<()> {
-        let DelayedSettings { mode, atime, mtime, at, .. } = *settings;
-        let is_plain = self.mode & (MODE_ACL | MODE_MASK & !PERMISSIONS) == 0 && mode.is_none_or(|mode| mode & !PERMISSIONS == 0);
-        if !is_plain || self.has_no_metafile() {
+    fn set_as_told(&mut self, cx: &RequestContext<'_>, attributes: &DelayedAttributes) -> Result<()> {
+        let DelayedAttributes { mode, atime, mtime, at, .. } = *attributes;
+        if !DelayedAttributes::may_set(self.mode, mode) || self.has_no_metafile() {
             return Err(Status::NotSupported);
         }
         if let Some(mode) = mode {

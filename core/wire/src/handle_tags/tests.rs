@@ -59,7 +59,7 @@ fn requests(first: Handle, second: Handle) -> Vec<Request> {
         Request::Link(LinkRequest { handle: second, kind: FileKind::File, to: at(first), to_name: name(), who: who() }),
         Request::LookupMany(LookupManyRequest { dirs: vec![names(first), names(second)], who: who(), contents: None }),
         Request::GetAttrMany(GetAttrManyRequest { handles: vec![first, second] }),
-        Request::CloseMany(CloseManyRequest { contents: None, settings: None, read: None, closes: vec![close(first), close(second)] }),
+        Request::CloseMany(CloseManyRequest { contents: None, attributes: None, read: None, closes: vec![close(first), close(second)] }),
         Request::Reclaim(ReclaimRequest { opens: vec![open(first), open(second)], locks: None, goes_on: None }),
     ]
 }

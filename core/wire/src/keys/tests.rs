@@ -122,7 +122,7 @@ fn a_key_that_only_reads_changes_nothing() {
     assert_eq!(access.check_request(&mut open(Rights::READ.with(Rights::WRITE)), nothing), Err(Status::KeyReadsOnly));
     assert_eq!(access.check_request(&mut Request::Ping(PingRequest {}), nothing), Ok(()));
     // It leaves no time of access.
-    let many = CloseManyRequest { contents: None, settings: None, closes: vec![], read: None };
+    let many = CloseManyRequest { contents: None, attributes: None, closes: vec![], read: None };
     let closes = |read| Request::CloseMany(CloseManyRequest { read, ..many.clone() });
     let mut request = closes(Some(vec![0].into()));
     assert_eq!(access.check_request(&mut request, nothing), Ok(()));
@@ -149,7 +149,7 @@ fn a_client_of_some_users_is_not_believed_what_it_has_open() {
     let closes = |epoch| {
         Request::CloseMany(CloseManyRequest {
             contents: None,
-            settings: None,
+            attributes: None,
             read: None,
             closes: vec![close(mine, 2), close(other, epoch)],
         })

@@ -1,7 +1,7 @@
 //! Metadata servers, by handle: attributes, opens and closes, extended attributes.
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, DataTime, Handle, Result, WallTime};
+use weft_base::{Attr, Credentials, DataTime, Handle, MODE_ACL, Result, WallTime};
 
 use super::locks::LocksOfFile;
 use crate::partition::PartitionMap;
@@ -168,13 +168,13 @@ wire_struct! {
             /// the last access may be too old.
             2 pub read: Bytes,
             /// Attributes of some of those with a content that were changed under the same right.
-            3 pub settings: Vec<DelayedSettings>,
+            3 pub attributes: Vec<DelayedAttributes>,
         }
     }
 
     /// What the owner of a file has set of it, for its close. Made if the answer to its create said
     /// that it may come so.
-    pub struct DelayedSettings {
+    pub struct DelayedAttributes {
         /// The position of its close.
         pub number: u8,
         /// Permission bits (`0o777`).
@@ -337,3 +337,15 @@ pub const CLOSES_MAX: usize = 128;
 
 /// Most bytes of contents in one [`CloseManyRequest`], for the same reason.
 pub const DELAYED_BYTES_MAX: usize = 128 << 10;
+
+impl DelayedAttributes {
+    /// Permission bits: what may be set of a mode so.
+    pub const PERMISSIONS: u32 = 0o777;
+
+    /// True if a file with this mode may be given that one with its close: other bits, and lists of
+    /// access, are for the server to judge when they are set.
+    pub fn may_set(of_file: u32, mode: Option<u32>) -> bool {
+        const OTHERS: u32 = 0o7777 & !DelayedAttributes::PERMISSIONS;
+        of_file & (MODE_ACL | OTHERS) == 0 && mode.is_none_or(|mode| mode & !DelayedAttributes::PERMISSIONS == 0)
+    }
+}

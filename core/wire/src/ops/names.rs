@@ -99,8 +99,8 @@ wire_struct! {
             /// As of an open.
             4 pub ceiling: Ceiling,
             /// With [`Rights::DELAY`]: what its owner sets of the file may come with its close, too
-            /// ([`DelayedSettings`](super::DelayedSettings)).
-            6 pub delays_settings: bool,
+            /// ([`DelayedAttributes`](super::DelayedAttributes)).
+            6 pub delays_attributes: bool,
         }
     }
 

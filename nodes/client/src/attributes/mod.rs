@@ -243,12 +243,11 @@ impl<R: Runtime> Client<R> {
     /// [`Client::setattr`] as a part of another operation.
     pub(crate) async fn setattr_in(&self, flow: Flow, who: &Credentials, handle: Handle, changes: &SetAttr) -> Result<Attr> {
         if let Some(inode) = self.inner.opens.get(handle).filter(|inode| inode.is_delayed()) {
-            if let Some(attr) = self.keep_settings(who, &inode, changes) {
+            if let Some(attr) = self.keep_attributes(who, &inode, changes) {
                 return Ok(attr);
             }
-            self.send_settings(flow, handle).await?;
+            self.send_attributes(flow, &inode).await?;
         }
-        let server = self.owner(flow, handle).await?;
         let mut changes = changes.clone();
         if changes.mode.is_some_and(|mode| set_id_bits(mode) != 0) && changes.mtime.is_none() {
             changes.mtime = self.time_against_writers(flow, handle).await?;
@@ -264,22 +263,10 @@ impl<R: Runtime> Client<R> {
             None => None,
         };
         let writes_before = inode.as_ref().and_then(|inode| inode.writes_before_truncation());
-        let change = self.changing(Touched::Object(handle));
-        let asked = change.asked;
         let SetAttr { mode, uid, gid, size, atime, mtime, opened_for_write, seal } = changes;
         let request = SetAttrRequest { handle, mode, uid, gid, size, atime, mtime, who: who.clone(), opened_for_write, seal };
-        let mut leased = LeaseScope::Nothing;
-        let state = self.ask(flow, server, &request, &mut leased).await?;
-        // The answer to a truncation is older than the cut: where holes were, it does not know.
-        let may_have_holes = size.is_some() && state.attr.hole_bytes > 0;
-        if may_have_holes {
-            change.done(Effect::Object);
-        } else {
-            let done = change.done(Effect::Attributes(&state.attr));
-            if leased == LeaseScope::All {
-                self.inner.knowledge.told_object(done, &state);
-            }
-        }
+        let (state, asked) = self.send_setattr(flow, &request).await?;
+        let may_have_holes = may_have_holes(&request, &state);
         if let (Some(inode), true) = (&inode, size.is_some()) {
             inode.truncated(&state.attr, writes_before);
         }
@@ -293,6 +280,23 @@ impl<R: Runtime> Client<R> {
             attr.hole_bytes = now.hole_bytes;
         }
         Ok(attr)
+    }
+
+    /// Sends a change of attributes, and learns from the answer. Also gives when it was asked for.
+    pub(crate) async fn send_setattr(&self, flow: Flow, request: &SetAttrRequest) -> Result<(FileState, Asked)> {
+        let server = self.owner(flow, request.handle).await?;
+        let change = self.changing(Touched::Object(request.handle));
+        let (asked, mut leased) = (change.asked, LeaseScope::Nothing);
+        let state = self.ask(flow, server, request, &mut leased).await?;
+        if may_have_holes(request, &state) {
+            change.done(Effect::Object);
+        } else {
+            let done = change.done(Effect::Attributes(&state.attr));
+            if leased == LeaseScope::All {
+                self.inner.knowledge.told_object(done, &state);
+            }
+        }
+        Ok((state, asked))
     }
 
     /// A program that is being written must not become set-id: whoever has it open for writing
@@ -316,7 +320,7 @@ impl<R: Runtime> Client<R> {
     pub async fn get_xattr(&self, who: &Credentials, handle: Handle, name: &[u8]) -> Result<Bytes> {
         let flow = self.flow("getxattr", handle);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
-        self.send_settings(flow, handle).await?;
+        self.send_attributes_of(flow, handle).await?;
         let request = GetXattrRequest { handle, name: Bytes::copy_from_slice(name), who: who.clone() };
         Ok(self.call(flow, self.owner(flow, handle).await?, &request).await?.value)
     }
@@ -346,7 +350,7 @@ impl<R: Runtime> Client<R> {
     pub async fn list_xattr(&self, who: &Credentials, handle: Handle) -> Result<Vec<Bytes>> {
         let flow = self.flow("listxattr", handle);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
-        self.send_settings(flow, handle).await?;
+        self.send_attributes_of(flow, handle).await?;
         Ok(self.call(flow, self.owner(flow, handle).await?, &ListXattrRequest { handle, who: who.clone() }).await?.names)
     }
 
@@ -363,9 +367,14 @@ impl<R: Runtime> Client<R> {
     }
 
     async fn change_xattr<O: weft_wire::Operation<Reply = ()>>(&self, flow: Flow, handle: Handle, request: &O) -> Result<()> {
-        self.send_settings(flow, handle).await?;
+        self.send_attributes_of(flow, handle).await?;
         // Of a directory its time of change and its version are others now: it is not followed.
         let _change = self.changing(Touched::Object(handle));
         self.call(flow, self.owner(flow, handle).await?, request).await
     }
+}
+
+/// The answer to a truncation is older than the cut: where holes were, it does not know.
+fn may_have_holes(request: &SetAttrRequest, state: &FileState) -> bool {
+    request.size.is_some() && state.attr.hole_bytes > 0
 }

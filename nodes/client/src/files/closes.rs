@@ -8,7 +8,7 @@ use weft_base::{Handle, ServerId, Status};
 use weft_call::run_window;
 use weft_rt::Runtime;
 use weft_wire::Rights;
-use weft_wire::ops::{CLOSES_MAX, CloseManyRequest, CloseRequest, DELAYED_BYTES_MAX, DelayedContent, DelayedSettings};
+use weft_wire::ops::{CLOSES_MAX, CloseManyRequest, CloseRequest, DELAYED_BYTES_MAX, DelayedAttributes, DelayedContent};
 
 use super::reports::Report;
 use crate::flow::Flow;
@@ -94,11 +94,11 @@ impl<R: Runtime> Client<R> {
             |(number, closing): (u8, &Closing<'_>)| closing.report.content.clone().map(|content| DelayedContent { number, content });
         let contents: Vec<DelayedContent> = (0u8..).zip(&group).filter_map(content).collect();
         let contents = (!contents.is_empty()).then_some(contents);
-        let settings = |(number, closing): (u8, &Closing<'_>)| closing.report.settings.map(|settings| settings.on_wire(number));
-        let settings: Vec<DelayedSettings> = (0u8..).zip(&group).filter_map(settings).collect();
-        let settings = (!settings.is_empty()).then_some(settings);
+        let attributes = |(number, closing): (u8, &Closing<'_>)| closing.report.attributes.map(|attributes| attributes.on_wire(number));
+        let attributes: Vec<DelayedAttributes> = (0u8..).zip(&group).filter_map(attributes).collect();
+        let attributes = (!attributes.is_empty()).then_some(attributes);
         let request =
-            CloseManyRequest { contents, read, settings, closes: group.iter().map(|closing| closing.report.request.clone()).collect() };
+            CloseManyRequest { contents, read, attributes, closes: group.iter().map(|closing| closing.report.request.clone()).collect() };
         let outcome = self.call(flow, server, &request).await;
         let outcomes = match outcome {
             Ok(reply) if reply.outcomes.len() == group.len() => reply.outcomes,
@@ -131,8 +131,8 @@ impl<R: Runtime> Client<R> {
     /// A report with all that is in the file.
     pub(super) async fn close_with_content(&self, flow: Flow, server: ServerId, report: &Report) -> Result<()> {
         let contents = report.content.clone().map(|content| vec![DelayedContent { number: 0, content }]);
-        let settings = report.settings.map(|settings| vec![settings.on_wire(0)]);
-        let request = CloseManyRequest { contents, read: None, settings, closes: vec![report.request.clone()] };
+        let attributes = report.attributes.map(|attributes| vec![attributes.on_wire(0)]);
+        let request = CloseManyRequest { contents, read: None, attributes, closes: vec![report.request.clone()] };
         let outcome = self.call(flow, server, &request).await?.outcomes.pop().unwrap_or(Err(Status::BadMessage));
         outcome.map_err(|status| flow.error_at(status, server))
     }

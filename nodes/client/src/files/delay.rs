@@ -11,9 +11,9 @@ use weft_wire::ops::OpenRequest;
 
 use super::delayed::{Content, Delayed, Taken};
 use super::granted::Granted;
+use super::kept::KeptAttributes;
 use super::open_inode::{OpenInode, State};
 use super::opens::RENEWAL;
-use super::settings::Settings;
 use super::write::How;
 use crate::flow::Flow;
 use crate::{Client, Result};
@@ -52,7 +52,7 @@ impl OpenInode {
         self.is_delayed() && {
             let state = self.lock();
             let is_old =
-                |content: &Content| (!content.bytes.is_empty() || content.settings.is_some()) && now.since(content.made.1) >= KEPT_NS;
+                |content: &Content| (!content.bytes.is_empty() || content.attributes.is_some()) && now.since(content.made.1) >= KEPT_NS;
             state.writers > 0 && matches!(&state.delayed, Delayed::Here(content) if is_old(content))
         }
     }
@@ -182,13 +182,13 @@ impl OpenInode {
 
 impl State {
     /// What goes with a report that ends writing: all that is kept here.
-    pub(super) fn take_delayed(&mut self) -> Option<(Bytes, Option<Settings>)> {
+    pub(super) fn take_delayed(&mut self) -> Option<(Bytes, Option<KeptAttributes>)> {
         if self.writers > 0 || !self.delayed.may_close() {
             return None;
         }
         // One that is closing already was given up on its way.
         let (Delayed::Here(content) | Delayed::Closing(content)) = std::mem::take(&mut self.delayed) else { return None };
-        let taken = (Bytes::copy_from_slice(&content.bytes), content.settings);
+        let taken = (Bytes::copy_from_slice(&content.bytes), content.attributes);
         self.delayed = Delayed::Closing(content);
         Some(taken)
     }
@@ -225,7 +225,7 @@ impl<R: Runtime> Client<R> {
             let _turn = inode.leaves.enter().await;
             let Some((bytes, mtime_epoch, session)) = inode.begin_leaving() else { return Ok(()) };
             let outcome = match self.may_bring(flow, inode, session).await {
-                Ok(true) => match self.send_settings_inside(flow, inode).await {
+                Ok(true) => match self.send_attributes_inside(flow, inode).await {
                     Ok(()) => self.bring(flow, inode, &bytes, mtime_epoch).await,
                     Err(error) => Err(error),
                 },

@@ -15,7 +15,7 @@ use bytes::BytesMut;
 use weft_base::{Attr, Nanos, WallTime};
 use weft_wire::Rights;
 
-use super::settings::Settings;
+use super::kept::KeptAttributes;
 
 /// What of a file is with this client only.
 #[derive(Debug, Default)]
@@ -47,9 +47,9 @@ pub(super) struct Content {
     /// The server was told again of what the close on its way gives back.
     pub(super) is_told_again: bool,
     /// True if the server takes attributes that were changed meanwhile with the close.
-    pub(super) keeps_settings: bool,
+    pub(super) keeps_attributes: bool,
     /// These attributes.
-    pub(super) settings: Option<Settings>,
+    pub(super) attributes: Option<KeptAttributes>,
 }
 
 /// What became of a write.
@@ -72,9 +72,9 @@ impl Delayed {
     }
 
     /// Corrects what the server knows of attributes.
-    pub(super) fn show_settings(&self, attr: &mut Attr) {
-        if let Some(settings) = self.content().and_then(|content| content.settings) {
-            settings.show(attr);
+    pub(super) fn show_attributes(&self, attr: &mut Attr) {
+        if let Some(attributes) = self.content().and_then(|content| content.attributes) {
+            attributes.show(attr);
         }
     }
 

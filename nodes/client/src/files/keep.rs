@@ -7,48 +7,46 @@
 
 use weft_base::{ACL_ACCESS, Acl, Attr, Credentials, Handle, Nanos, WallTime};
 use weft_rt::Runtime;
-use weft_wire::LeaseScope;
 use weft_wire::ops::{SetAttrRequest, SetTime};
 
 use super::delayed::{Content, Delayed};
+use super::kept::KeptAttributes;
 use super::open_inode::OpenInode;
-use super::settings::Settings;
 use crate::flow::Flow;
-use crate::knowledge::{Effect, Touched};
 use crate::{Client, Result, SetAttr, XattrFlags};
 
 impl OpenInode {
     /// Keeps a change of a file with these attributes here, if it can; all that is kept then.
-    fn keep(&self, who: &Credentials, changes: &SetAttr, attr: &Attr, now: Nanos) -> Option<Settings> {
+    fn keep(&self, who: &Credentials, changes: &SetAttr, attr: &Attr, now: Nanos) -> Option<KeptAttributes> {
         let mut state = self.lock();
         let epoch = state.mtime_epoch;
         let Delayed::Here(content) = &mut state.delayed else { return None };
-        let sets_again = content.settings.is_some_and(|kept| kept.mtime.is_some());
+        let sets_again = content.attributes.is_some_and(|kept| kept.mtime.is_some());
         // A time that is set after writes that followed another one has a later place.
-        let is_first = content.mtime_epoch == 0 && (epoch == 0 || epoch == Settings::EPOCH && sets_again);
-        if !content.keeps_settings || changes.mtime.is_some() && !is_first {
+        let is_first = content.mtime_epoch == 0 && (epoch == 0 || epoch == KeptAttributes::EPOCH && sets_again);
+        if !content.keeps_attributes || changes.mtime.is_some() && !is_first {
             return None;
         }
         let now = content.time_at_server(now);
-        let settings = Settings::with(content.settings, attr, who.uid, changes, now)?;
-        content.settings = Some(settings);
+        let attributes = KeptAttributes::with(content.attributes, attr, who.uid, changes, now)?;
+        content.attributes = Some(attributes);
         if changes.mtime.is_some() {
-            state.mtime_epoch = Settings::EPOCH;
+            state.mtime_epoch = KeptAttributes::EPOCH;
         }
-        Some(settings)
+        Some(attributes)
     }
 
     /// What is kept here.
-    fn settings(&self) -> Option<Settings> {
-        if self.is_delayed() { self.lock().delayed.content()?.settings } else { None }
+    fn attributes(&self) -> Option<KeptAttributes> {
+        if self.is_delayed() { self.lock().delayed.content()?.attributes } else { None }
     }
 
     /// The server knows these, of which it was told with a message of this number.
-    pub(super) fn end_settings(&self, sent: Settings, number: u64) {
+    pub(super) fn end_attributes(&self, sent: KeptAttributes, number: u64) {
         let mut state = self.lock();
-        state.settings_told = Some(number);
+        state.attributes_told = Some(number);
         if let Some(content) = state.delayed.content_mut() {
-            content.settings = content.settings.and_then(|kept| kept.after(sent));
+            content.attributes = content.attributes.and_then(|kept| kept.after(sent));
         }
     }
 }
@@ -64,7 +62,7 @@ impl Content {
 impl<R: Runtime> Client<R> {
     /// The attributes after a change that stays here; `None`: it cannot, and what is kept of the
     /// file must be sent before.
-    pub(crate) fn keep_settings(&self, who: &Credentials, inode: &OpenInode, changes: &SetAttr) -> Option<Attr> {
+    pub(crate) fn keep_attributes(&self, who: &Credentials, inode: &OpenInode, changes: &SetAttr) -> Option<Attr> {
         let now = self.rt().now();
         let (state, asked) = self.inner.knowledge.state(inode.handle, now)?;
         let mut attr = self.settle_at_once(&state, asked)?;
@@ -79,32 +77,41 @@ impl<R: Runtime> Client<R> {
         let Some(inode) = self.inner.opens.get(handle).filter(|inode| is_list && inode.is_delayed()) else { return false };
         let Ok(Some(list)) = Acl::parse(value) else { return false };
         let change = SetAttr { mode: Some(list.mode()), ..SetAttr::default() };
-        !list.is_more_than_mode() && self.keep_settings(who, &inode, &change).is_some()
+        !list.is_more_than_mode() && self.keep_attributes(who, &inode, &change).is_some()
+    }
+
+    /// [`Client::send_attributes`] of a file that may be open.
+    pub(crate) async fn send_attributes_of(&self, flow: Flow, handle: Handle) -> Result<()> {
+        match self.inner.opens.get(handle) {
+            Some(inode) => self.send_attributes(flow, &inode).await,
+            None => Ok(()),
+        }
     }
 
     /// Sends what is kept of the attributes of a file, if anything is.
     ///
     /// # Errors
     /// As [`Client::setattr`].
-    pub(crate) async fn send_settings(&self, flow: Flow, handle: Handle) -> Result<()> {
-        let Some(inode) = self.inner.opens.get(handle).filter(|inode| inode.settings().is_some()) else { return Ok(()) };
+    pub(crate) async fn send_attributes(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+        if inode.attributes().is_none() {
+            return Ok(());
+        }
         Box::pin(async {
             // What is closing is with its server afterwards.
-            let _passage = self.enter(&inode).await;
-            self.send_settings_inside(flow, &inode).await
+            let _passage = self.enter(inode).await;
+            self.send_attributes_inside(flow, inode).await
         })
         .await
     }
 
-    /// [`Client::send_settings`] while no close of the file is under way.
-    pub(super) async fn send_settings_inside(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
-        let _turn = inode.sends_settings.enter().await;
-        let Some(settings) = inode.settings() else { return Ok(()) };
-        let (handle, server) = (inode.handle, self.owner(flow, inode.handle).await?);
+    /// [`Client::send_attributes`] while no close of the file is under way.
+    pub(super) async fn send_attributes_inside(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+        let _turn = inode.sends_attributes.enter().await;
+        let Some(attributes) = inode.attributes() else { return Ok(()) };
         let set = |at: Option<WallTime>| at.map(|at| SetTime { at: Some(at) });
-        let Settings { mode, atime, mtime, owner: (uid, gid), .. } = settings;
+        let KeptAttributes { mode, atime, mtime, owner: (uid, gid), .. } = attributes;
         let request = SetAttrRequest {
-            handle,
+            handle: inode.handle,
             mode,
             uid: None,
             gid: None,
@@ -115,14 +122,8 @@ impl<R: Runtime> Client<R> {
             opened_for_write: false,
             seal: None,
         };
-        let change = self.changing(Touched::Object(handle));
-        let mut leased = LeaseScope::Nothing;
-        let state = self.ask(flow, server, &request, &mut leased).await?;
-        let done = change.done(Effect::Attributes(&state.attr));
-        if leased == LeaseScope::All {
-            self.inner.knowledge.told_object(done, &state);
-        }
-        self.inner.opens.end_settings(inode, settings);
+        self.send_setattr(flow, &request).await?;
+        self.inner.opens.end_attributes(inode, attributes);
         Ok(())
     }
 }

@@ -12,6 +12,7 @@ mod gaps;
 mod granted;
 mod hold;
 mod keep;
+mod kept;
 mod known;
 mod open_inode;
 mod open_table;
@@ -22,7 +23,6 @@ mod reclaim;
 mod renewals;
 mod reports;
 mod seek;
-mod settings;
 #[cfg(test)]
 mod tests;
 mod unnamed;

@@ -42,7 +42,7 @@ pub(crate) struct OpenInode {
     pub(super) appends: Gate,
     /// Held by whoever brings delayed writes to data servers, and by whoever sends attributes.
     pub(super) leaves: Gate,
-    pub(super) sends_settings: Gate,
+    pub(super) sends_attributes: Gate,
     /// It was read, and its server shall hear of that with the last close.
     pub(super) is_read: AtomicBool,
     /// All of it may be on the server of its inode; once it is not, it never is again.
@@ -101,7 +101,7 @@ pub(super) struct State {
     /// Reports of own writes that arrived.
     reported: Option<Reported>,
     /// The last report or message that told of attributes that were kept here.
-    pub(super) settings_told: Option<u64>,
+    pub(super) attributes_told: Option<u64>,
 }
 
 /// What is missing for exact attributes.
@@ -136,7 +136,7 @@ impl OpenInode {
         let state = State { epoch: attr.truncate_epoch, mtime_epoch: attr.mtime_epoch, changes: 1, ..State::default() };
         let Attr { handle, layout, .. } = *attr;
         let distribution = Distribution::of(&layout).map_or_else(OnceLock::new, OnceLock::from);
-        let [gate, appends, leaves, sends_settings] = [(); 4].map(|()| Gate::default());
+        let [gate, appends, leaves, sends_attributes] = [(); 4].map(|()| Gate::default());
         let [is_read, is_inline, is_delayed, has_lost] = [false, attr.is_inline(), false, false].map(AtomicBool::new);
         OpenInode {
             handle,
@@ -145,7 +145,7 @@ impl OpenInode {
             gate,
             appends,
             leaves,
-            sends_settings,
+            sends_attributes,
             is_read,
             is_inline,
             is_delayed,
@@ -275,8 +275,8 @@ impl OpenInode {
         let held_before = std::mem::replace(&mut state.held, keeps);
         let written = state.reporting.map(Unreported::on_wire);
         let request = CloseRequest { handle: self.handle, open_sequence: state.open_sequence, keeps, written };
-        let (content, settings) = state.take_delayed().unzip();
-        Some(Report { request, content, settings: settings.flatten(), held_before })
+        let (content, attributes) = state.take_delayed().unzip();
+        Some(Report { request, content, attributes: attributes.flatten(), held_before })
     }
 
     /// The outcome of a report. What did not arrive is kept for the next one, unless the server
@@ -298,10 +298,10 @@ impl OpenInode {
             state.unreported = sent.map(|sent| sent.merge(state.unreported)).or(state.unreported);
             return false;
         }
-        if report.settings.is_some() {
-            state.settings_told = Some(number);
+        if report.attributes.is_some() {
+            state.attributes_told = Some(number);
         }
-        let Some(sent) = sent else { return report.settings.is_some() };
+        let Some(sent) = sent else { return report.attributes.is_some() };
         let mtime = state.reported.map_or(sent.mtime, |before| before.mtime.max(sent.mtime));
         let is_uncertain = sent.uncertain || sent.epoch != state.epoch;
         let uncertain = if is_uncertain { Some(number) } else { state.reported.and_then(|before| before.uncertain) };
@@ -312,7 +312,7 @@ impl OpenInode {
     /// True if own writes were reported.
     pub(super) fn was_written(&self) -> bool {
         let state = self.lock();
-        state.reported.is_some() || state.settings_told.is_some()
+        state.reported.is_some() || state.attributes_told.is_some()
     }
 
     // ---- Writes
@@ -382,10 +382,10 @@ impl OpenInode {
             (state.epoch, state.size, state.own_end) = (attr.truncate_epoch, attr.size, 0);
             state.gaps.forget();
         }
-        if state.settings_told > Some(asked_after) {
+        if state.attributes_told > Some(asked_after) {
             return View::Outdated;
         }
-        state.delayed.show_settings(attr);
+        state.delayed.show_attributes(attr);
         let news = [state.unreported, state.reporting];
         // The server may have answered before it heard of a report that arrived since the question.
         let reported = state.reported.filter(|reported| reported.number > asked_after);

@@ -23,9 +23,9 @@ use weft_call::Sequences;
 use weft_wire::Rights;
 
 use super::granted::Granted;
+use super::kept::KeptAttributes;
 use super::open_inode::OpenInode;
 use super::reports::Report;
-use super::settings::Settings;
 
 /// From this many files on, those closed too long ago to matter are dropped before another is
 /// added.
@@ -333,10 +333,10 @@ impl OpenTable {
     }
 
     /// A server knows of attributes that were kept here.
-    pub(super) fn end_settings(&self, inode: &OpenInode, sent: Settings) {
+    pub(super) fn end_attributes(&self, inode: &OpenInode, sent: KeptAttributes) {
         let _state = self.lock();
         let number = self.reports.load(Ordering::Relaxed) + 1;
-        inode.end_settings(sent, number);
+        inode.end_attributes(sent, number);
         self.reports.store(number, Ordering::Release);
     }
 

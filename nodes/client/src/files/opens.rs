@@ -118,7 +118,7 @@ impl<R: Runtime> Client<R> {
         if grant.scope == LeaseScope::All {
             self.inner.knowledge.made_name(done, (dir, grant.server), name, (reply.handle, reply.kind), reply.state.as_ref());
         }
-        let CreateReply { created, handle, kind, state, capability, delay_bytes, delays_settings, ceiling, .. } = reply;
+        let CreateReply { created, handle, kind, state, capability, delay_bytes, delays_attributes, ceiling, .. } = reply;
         match kind {
             FileKind::File => {}
             FileKind::Directory => return Err(flow.error(Status::IsDirectory)),
@@ -166,8 +166,8 @@ impl<R: Runtime> Client<R> {
                 made: (state.attr.mtime, self.rt().now()),
                 session,
                 is_told_again: false,
-                keeps_settings: delays_settings == Some(true),
-                settings: None,
+                keeps_attributes: delays_attributes == Some(true),
+                attributes: None,
             };
             if self.inner.opens.was_asked_for(handle) || !file.inode().delay(content) {
                 file.inode().need_not_delay();
@@ -235,14 +235,14 @@ impl<R: Runtime> Client<R> {
         judged: Option<Judged>,
     ) -> Result<(Attr, Arc<OpenFile>)> {
         let server = self.owner(flow, handle).await?;
-        if let Some(inode) = self.inner.opens.get(handle).filter(|inode| inode.is_delayed())
-            && (truncate || !inode.must_leave())
-        {
-            // It is closed, and this finds it where it will be; or it is cut, which is for data
-            // servers.
-            Box::pin(self.report(flow, &inode)).await?;
+        if let Some(inode) = self.inner.opens.get(handle).filter(|inode| inode.is_delayed()) {
+            if truncate || !inode.must_leave() {
+                // It is closed, and this finds it where it will be; or it is cut, which is for data
+                // servers.
+                Box::pin(self.report(flow, &inode)).await?;
+            }
+            self.send_attributes(flow, &inode).await?;
         }
-        self.send_settings(flow, handle).await?;
         let wanted = rights;
         let mut was_told = false;
         for _ in 0..OPEN_TRIES {

@@ -6,8 +6,8 @@ use weft_rt::Runtime;
 use weft_wire::Rights;
 use weft_wire::ops::CloseRequest;
 
+use super::kept::KeptAttributes;
 use super::open_inode::OpenInode;
-use super::settings::Settings;
 use crate::flow::Flow;
 use crate::knowledge::{Effect, Touched};
 use crate::{Client, Error, Result};
@@ -22,14 +22,14 @@ pub(super) struct Report {
     /// All that is in the file, for the server of its inode.
     pub(super) content: Option<Bytes>,
     /// Attributes that go with it.
-    pub(super) settings: Option<Settings>,
+    pub(super) attributes: Option<KeptAttributes>,
     pub(super) held_before: Rights,
 }
 
 impl Report {
     /// True if attributes change with it.
     pub(super) fn changes_attributes(&self) -> bool {
-        self.request.written.is_some() || self.settings.is_some() || self.content.as_ref().is_some_and(|content| !content.is_empty())
+        self.request.written.is_some() || self.attributes.is_some() || self.content.as_ref().is_some_and(|content| !content.is_empty())
     }
 }
 

@@ -39,9 +39,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// the client to ask for alone.
     pub(crate) fn close_many(&self, header: &Header, request: &CloseManyRequest) -> Result<Step> {
         let contents = request.contents.as_deref().unwrap_or_default();
-        let settings = request.settings.as_deref().unwrap_or_default();
+        let attributes = request.attributes.as_deref().unwrap_or_default();
         let bytes: usize = contents.iter().map(|delayed| delayed.content.len()).sum();
-        if [request.closes.len(), contents.len(), settings.len()].iter().any(|count| *count > CLOSES_MAX) || bytes > DELAYED_BYTES_MAX {
+        if [request.closes.len(), contents.len(), attributes.len()].iter().any(|count| *count > CLOSES_MAX) || bytes > DELAYED_BYTES_MAX {
             return Err(Status::TooBig);
         }
         let cx = self.context(header.request.client);
@@ -55,8 +55,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             let delayed = contents.iter().find(|delayed| usize::from(delayed.number) == index);
             let plan = match delayed {
                 Some(delayed) => {
-                    let settings = settings.iter().find(|settings| settings.number == delayed.number);
-                    let done = self.state.borrow().prepare_delayed_close(&cx, close, &delayed.content, settings, &mut record);
+                    let attributes = attributes.iter().find(|attributes| attributes.number == delayed.number);
+                    let done = self.state.borrow().prepare_delayed_close(&cx, close, &delayed.content, attributes, &mut record);
                     done.map(|()| ClosePlan::Done)
                 }
                 None if self.leaves_holes(header, close) => Ok(ClosePlan::AskData),

@@ -18,12 +18,12 @@ use weft_wire::Rights;
 
 mod ahead;
 mod appending;
+mod attributes;
 mod crowd;
 mod delayed;
 mod holes;
 mod known;
 mod moving;
-mod settings;
 mod space;
 use appending::{append, check_log};
 use moving::{follow, move_on};

@@ -342,7 +342,7 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
                 dir,
                 delay_bytes: Some(9),
                 ceiling: None,
-                delays_settings: Some(true),
+                delays_attributes: Some(true),
             }
             .to_bytes(),
         ),

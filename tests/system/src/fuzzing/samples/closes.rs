@@ -9,7 +9,7 @@ pub(super) fn many(handle: Handle, time: WallTime) -> Request {
     Request::CloseMany(CloseManyRequest {
         contents: Some(vec![DelayedContent { number: 0, content: Bytes::from_static(b"x") }]),
         read: Some(Bytes::from_static(&[1])),
-        settings: Some(vec![DelayedSettings { number: 0, mode: Some(0o600), atime: None, mtime: Some(time), at: time }]),
+        attributes: Some(vec![DelayedAttributes { number: 0, mode: Some(0o600), atime: None, mtime: Some(time), at: time }]),
         closes: vec![
             CloseRequest { handle, open_sequence: 6, keeps: Rights::default(), written: None },
             CloseRequest {
