@@ -8,7 +8,7 @@ use weft_base::{Attr, ClusterMap, Handle, Nanos};
 use weft_rt::Runtime;
 
 use crate::attributes::Silent;
-use crate::files::{OpenTable, Refusals};
+use crate::files::{Contents, OpenTable, Refusals};
 use crate::flow::Flow;
 use crate::knowledge::{Asked, Changing, Knowledge, Touched};
 use crate::locks::Locks;
@@ -31,6 +31,7 @@ pub(crate) struct Inner<R> {
     pub(crate) opens: OpenTable,
     pub(crate) locks: Locks,
     pub(crate) knowledge: Knowledge,
+    pub(crate) contents: Contents,
     pub(crate) silent: Silent,
     pub(crate) refusals: Refusals,
 }
@@ -48,7 +49,8 @@ impl<R: Runtime> Client<R> {
         let knowledge = Knowledge::default();
         let (opens, silent) = (OpenTable::default(), Silent::default());
         let locks = Locks::new(options.client);
-        let inner = Inner { servers, options, opens, locks, knowledge, silent, refusals: Refusals::default() };
+        let inner =
+            Inner { servers, options, opens, locks, knowledge, contents: Contents::default(), silent, refusals: Refusals::default() };
         Client { inner: Arc::new(inner), until: Nanos::NEVER }
     }
 

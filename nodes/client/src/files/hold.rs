@@ -1,5 +1,6 @@
 //! Whether what was read of a file is in it still, without a question.
 
+use weft_base::Handle;
 use weft_rt::Runtime;
 
 use super::open_inode::OpenInode;
@@ -11,7 +12,7 @@ use crate::{Client, OpenFile};
 pub struct Hold {
     /// What was told under a lease goes on to be believed, so no other client has opened the file
     /// for writing.
-    told: Asked,
+    pub(super) told: Asked,
     /// Opens for writing by this client; all that they wrote is told.
     own_writers: u64,
 }
@@ -29,8 +30,18 @@ impl<R: Runtime> Client<R> {
     /// Given if nobody can change what is in the file at this moment. What was read between two
     /// moments that have the same is in it still.
     pub fn content_hold(&self, file: &OpenFile) -> Option<Hold> {
-        let own_writers = file.inode().past_writers()?;
-        let (_, told) = self.inner.knowledge.state(file.handle(), self.rt().now())?;
+        self.hold_of(file.inode())
+    }
+
+    pub(super) fn hold_of(&self, inode: &OpenInode) -> Option<Hold> {
+        let own_writers = inode.past_writers()?;
+        let (_, told) = self.inner.knowledge.state(inode.handle, self.rt().now())?;
         Some(Hold { told, own_writers })
+    }
+
+    /// True if what was told of a file at this time holds, and this client writes nothing to it.
+    pub(super) fn holds_content(&self, file: Handle, told: Asked) -> bool {
+        let is_written = self.inner.opens.get(file).is_some_and(|inode| inode.past_writers().is_none());
+        !is_written && self.inner.knowledge.state(file, self.rt().now()).is_some_and(|(_, now)| now == told)
     }
 }

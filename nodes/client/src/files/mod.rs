@@ -4,7 +4,9 @@
 mod allocate;
 mod append;
 mod appending;
+mod beside;
 mod closes;
+mod contents;
 mod delay;
 mod delayed;
 mod distribution;
@@ -32,6 +34,7 @@ mod write;
 pub use hold::Hold;
 pub use open_table::OpenFile;
 
+pub(crate) use contents::Contents;
 pub(crate) use open_inode::{OpenInode, View};
 pub(crate) use open_table::{OpenTable, Subject};
 pub(crate) use opens::file_request;

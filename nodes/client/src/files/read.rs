@@ -108,9 +108,12 @@ impl<R: Runtime> Client<R> {
     }
 
     /// All bytes of a file that are with this client, or on the server of its inode, at this
-    /// moment; `None`: they are at data servers.
+    /// moment; `None`: they are to be asked of data servers.
     pub(super) async fn read_inline(&self, flow: Flow, inode: &OpenInode) -> Result<Option<Bytes>> {
         if let Some(content) = inode.delayed_content() {
+            return Ok(Some(content));
+        }
+        if let Some(content) = self.read_beside(flow, inode).await {
             return Ok(Some(content));
         }
         if !inode.is_inline() {

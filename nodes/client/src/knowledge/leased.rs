@@ -5,6 +5,7 @@
 //! change of this client: so all that ends something is written into a log, and an answer counts
 //! only if nothing in the log since it was asked for concerns it.
 
+mod beside;
 mod sessions;
 #[cfg(test)]
 mod tests;
@@ -18,8 +19,9 @@ use weft_base::{Attr, FastMap, FileKind, Handle, Nanos, ServerId};
 use weft_wire::ops::{FileState, LeaseNotice};
 
 use super::Asked;
+pub(crate) use beside::FileTold;
 
-/// Names and objects remembered; beyond that all are forgotten. Some 300 bytes each.
+/// Names and objects remembered; beyond that all are forgotten. Some 350 bytes each.
 const TOLD_MAX: usize = 1 << 18;
 /// Entries of the log. Answers that were asked for before the oldest count for nothing.
 const LOG_MAX: usize = 4096;
@@ -82,7 +84,7 @@ struct Session {
 struct Held {
     /// When the first answer under it was asked for.
     since: Nanos,
-    names: FastMap<Bytes, Name>,
+    names: BTreeMap<Bytes, Name>,
     /// Other servers than that of the directory's inode have told some of them.
     is_spread: bool,
 }
@@ -107,6 +109,8 @@ impl Name {
 struct Told {
     /// The directory under whose lease.
     under: Handle,
+    /// By which name in it; of a directory under its own lease, none.
+    name: Bytes,
     /// The newest entry of the log at that time.
     at: u64,
     /// `None`: they have changed since.
@@ -186,10 +190,10 @@ impl Leased {
             let (handle, kind) = led.map_or((Handle(0), None), |(handle, kind)| (handle, Some(kind)));
             let held = inner.held(dir, since);
             held.is_spread |= server != dir.server();
-            let is_new = held.names.insert(name, Name { handle, kind, server }).is_none();
+            let is_new = held.names.insert(name.clone(), Name { handle, kind, server }).is_none();
             inner.names += usize::from(is_new);
             if let Some(state) = state {
-                inner.tell(asked, (dir, server), state);
+                inner.tell(asked, (dir, server), name, state);
             }
         }
     }
@@ -203,14 +207,14 @@ impl Leased {
         let mut inner = self.lock();
         let handle = state.attr.handle;
         let under = match state.attr.kind {
-            FileKind::Directory => Some(handle),
-            _ => inner.objects.get(&handle).map(|told| told.under),
+            FileKind::Directory => Some((handle, Bytes::new())),
+            _ => inner.objects.get(&handle).map(|told| (told.under, told.name.clone())),
         };
-        let Some(under) = under else { return };
+        let Some((under, name)) = under else { return };
         if under == handle && inner.counts(asked, (handle, handle.server()), &Ended::Object(handle)) {
             inner.held(handle, asked.at);
         }
-        inner.tell(asked, (under, handle.server()), state);
+        inner.tell(asked, (under, handle.server()), name, state);
     }
 
     /// A new and empty directory was told of under a lease on it.
@@ -385,10 +389,10 @@ impl Inner {
     }
 
     fn held(&mut self, dir: Handle, since: Nanos) -> &mut Held {
-        self.directories.entry(dir).or_insert_with(|| Held { since, names: FastMap::default(), is_spread: false })
+        self.directories.entry(dir).or_insert_with(|| Held { since, names: BTreeMap::new(), is_spread: false })
     }
 
-    fn tell(&mut self, asked: Asked, (under, server): (Handle, ServerId), state: &FileState) {
+    fn tell(&mut self, asked: Asked, (under, server): (Handle, ServerId), name: Bytes, state: &FileState) {
         let handle = state.attr.handle;
         // Several servers know of a directory that is split, and tell of it under no lease.
         let is_split = state.partitions.as_ref().is_some_and(|map| map.is_split(handle));
@@ -397,7 +401,7 @@ impl Inner {
         }
         if self.counts(asked, (under, server), &Ended::Object(handle)) {
             let at = self.log.back().map_or(0, |(number, _)| *number);
-            self.objects.insert(handle, Told { under, at, state: Some((state.clone(), asked)) });
+            self.objects.insert(handle, Told { under, name, at, state: Some((state.clone(), asked)) });
         }
     }
 

@@ -24,7 +24,7 @@ use weft_wire::ops::{CreateReply, DirChange, FileState, LeaseNotice};
 
 use directories::KnownDirectories;
 use leased::Leased;
-pub(crate) use leased::{Ended, Led};
+pub(crate) use leased::{Ended, FileTold, Led};
 use partitions::Partitions;
 
 /// What is known.
@@ -228,6 +228,18 @@ impl Knowledge {
     /// The state of an object, if it may be believed, and when it was asked for.
     pub fn state(&self, handle: Handle, now: Nanos) -> Option<(FileState, Asked)> {
         self.leased.state(handle, now)
+    }
+
+    /// A file of which attributes may be believed, and the directory under whose lease they were
+    /// told.
+    pub fn told_file(&self, file: Handle, now: Nanos) -> Option<(Handle, Attr)> {
+        self.leased.told_file(file, now)
+    }
+
+    /// A file, and those that follow it in the order of names in its directory, from its first name
+    /// on behind the last one: among so many names those of which attributes may be believed.
+    pub fn files_beside(&self, file: Handle, now: Nanos, names: usize) -> Vec<FileTold> {
+        self.leased.files_beside(file, now, names)
     }
 
     /// For how many nanoseconds it may be believed that a name leads to this object (`None`: to

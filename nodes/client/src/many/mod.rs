@@ -15,6 +15,7 @@ use weft_rt::Runtime;
 use weft_wire::ops::LOOKUPS_MAX;
 
 use self::lookups::Looked;
+use crate::flow::Flow;
 use crate::{Client, Result, WholeFile};
 
 /// A longer file is read alone: its messages are filled by its own data. So is one with strips of
@@ -55,8 +56,18 @@ impl<R: Runtime> Client<R> {
 
     /// What the messages about all of them give.
     async fn read_together(&self, who: &Credentials, files: &[(Handle, Bytes)]) -> Vec<Progress> {
-        let flow = self.flow("read", Handle(0));
         let _op = weft_trace::operation(weft_trace::event::CLIENT_READ);
+        self.read_together_in(self.flow("read", Handle(0)), who, files).await
+    }
+
+    /// What these messages give as a part of another operation; `None`: it would have to be read
+    /// alone.
+    pub(crate) async fn read_at_once(&self, flow: Flow, who: &Credentials, files: &[(Handle, Bytes)]) -> Vec<Option<Result<WholeFile>>> {
+        let read = self.read_together_in(flow, who, files).await.into_iter();
+        read.map(|progress| if let Progress::Ended(result) = progress { Some(result) } else { None }).collect()
+    }
+
+    async fn read_together_in(&self, flow: Flow, who: &Credentials, files: &[(Handle, Bytes)]) -> Vec<Progress> {
         let looked = self.lookup_many(flow, who, files).await;
         let mut progress = Vec::with_capacity(files.len());
         let mut found = Vec::with_capacity(files.len());

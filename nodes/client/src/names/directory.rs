@@ -80,6 +80,10 @@ impl<R: Runtime> Client<R> {
                 (&entry.name, Some((entry.handle, entry.kind)), entry.state.as_ref().filter(|_| grant.scope == LeaseScope::All))
             });
             self.inner.knowledge.told_names(asked, self.rt().now(), (dir, grant.server), names);
+            if with_attrs && grant.scope == LeaseScope::All {
+                let end = entries.last().filter(|_| until != u64::MAX).map(|last| last.cookie);
+                self.inner.contents.note_listed(dir, cookie, end);
+            }
         }
         // A client with a limited key is not told of it: `..` is then as in the root.
         let parent = if parent == Handle(0) { dir } else { parent };

@@ -22,7 +22,11 @@ pub(super) fn world() -> World {
 }
 
 pub(super) async fn made(mount: &Mount, name: &str, bytes: &[u8]) -> Open {
-    let file = mount.create(&caller(1, 0), ROOT, name, 0o644).await.expect("a new file");
+    made_in(mount, ROOT, name, bytes).await
+}
+
+async fn made_in(mount: &Mount, dir: InodeNumber, name: &str, bytes: &[u8]) -> Open {
+    let file = mount.create(&caller(1, 0), dir, name, 0o644).await.expect("a new file");
     // In two pieces, the first of which is written over in part.
     let middle = bytes.len() / 2;
     let over = &[0; 3][..middle.min(3)];
@@ -32,7 +36,11 @@ pub(super) async fn made(mount: &Mount, name: &str, bytes: &[u8]) -> Open {
 }
 
 async fn closed(mount: &Mount, name: &str, bytes: &[u8]) -> InodeNumber {
-    let file = made(mount, name, bytes).await;
+    closed_in(mount, ROOT, name, bytes).await
+}
+
+pub(super) async fn closed_in(mount: &Mount, dir: InodeNumber, name: &str, bytes: &[u8]) -> InodeNumber {
+    let file = made_in(mount, dir, name, bytes).await;
     mount.release(file.opened.number).await;
     file.node
 }
@@ -79,27 +87,6 @@ fn a_small_file_is_one_message_and_a_share_of_one() {
     for name in ["f0", "f29"] {
         assert!(check_seen(&world, name, &content(1)).is_inline());
     }
-}
-
-/// Behind a look-up one message opens and reads it, where its name is under a lease.
-#[test]
-fn a_small_file_is_read_with_two_messages() {
-    let world = world();
-    world.alone(0, |mount| async move {
-        for number in 0..20 {
-            closed(&mount, &format!("f{number}"), &content(1)).await;
-        }
-    });
-    world.sim.run_for(SECOND);
-    let requests = world.alone(1, |mount| async move {
-        let before = mount.posix.stats().requests;
-        for number in 0..20 {
-            assert_eq!(seen(&mount, &format!("f{number}")).await.1, content(1));
-        }
-        mount.posix.stats().requests - before
-    });
-    // Notices are asked for now and then, and closes go together.
-    assert!((40..=50).contains(&requests), "{requests} requests");
 }
 
 /// Of many sizes, some of which do not stay.
