@@ -18,6 +18,9 @@ pub type ProgramFile = weft_library::File<ClientRt>;
 /// A listing of one.
 pub type ProgramListing = weft_library::Listing<ClientRt>;
 
+/// When a program begins to keep leases: `never`, `always`, or `busy`, with some calls.
+pub const LEASES_VARIABLE: &str = "WEFT_LEASES";
+
 /// Opens the file system that `fs` names: a state directory, a config, an address or a mount point.
 /// Each call may take as long as `timeout` (`None`: 30 s). Rights and umask are those of the
 /// process now.
@@ -25,16 +28,27 @@ pub type ProgramListing = weft_library::Listing<ClientRt>;
 /// # Errors
 /// If `fs` names none, its key cannot be read, or the servers do not answer.
 pub fn open(fs: &OsStr, key_file: Option<PathBuf>, timeout: Option<Duration>) -> Result<ProgramFs, Error> {
-    open_with(fs, key_file, timeout, Habits::default())
+    open_with(fs, key_file, timeout, || {})
 }
 
-/// [`open`] with other habits.
+/// [`open`]; `thread_begins` is called first on each thread beside the calls.
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_with(fs: &OsStr, key_file: Option<PathBuf>, timeout: Option<Duration>, habits: Habits) -> Result<ProgramFs, Error> {
+pub fn open_with(fs: &OsStr, key_file: Option<PathBuf>, timeout: Option<Duration>, thread_begins: fn()) -> Result<ProgramFs, Error> {
+    let habits = Habits { leases_after: leases_after(std::env::var_os(LEASES_VARIABLE).as_deref())?, thread_begins };
     let opened = Fs::open(fs, &Common::new(key_file, timeout)).map_err(|error| Error::new(status_of(&error), format!("{error:#}")))?;
     FileSystem::open_with(opened.client, opened.who, umask(), habits)
+}
+
+/// With which call leases begin to be kept.
+fn leases_after(word: Option<&OsStr>) -> Result<Option<u32>, Error> {
+    match word.map_or(Some("busy"), OsStr::to_str) {
+        Some("never") => Ok(None),
+        Some("busy" | "") => Ok(Some(Habits::FEW_CALLS)),
+        Some("always") => Ok(Some(0)),
+        _ => Err(Error::new(Status::Invalid, format!("{LEASES_VARIABLE} is neither never nor busy nor always"))),
+    }
 }
 
 /// The status at the bottom of an error for people.

@@ -171,6 +171,13 @@ impl Attr {
         self.mode & MODE_INLINE != 0
     }
 
+    /// True if its mode bits say that this user may do all that is wanted
+    /// ([`Credentials::allowed_by`]), and no list says anything else.
+    pub fn allows(&self, who: &Credentials, wanted: u32) -> bool {
+        let by_mode = || who.allowed_by((self.mode, self.uid, self.gid), self.kind == FileKind::Directory, wanted);
+        who.checked_by_kernel || (self.mode & MODE_ACL == 0 && by_mode())
+    }
+
     /// When the data was changed last, with the place of that change.
     pub fn data_time(&self) -> DataTime {
         DataTime { epoch: self.mtime_epoch, at: self.mtime }

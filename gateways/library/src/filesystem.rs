@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::mem;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -36,16 +37,21 @@ pub type PosixLayer<R> = Posix<R, Callers>;
 /// How a file system is used.
 #[derive(Clone, Copy, Debug)]
 pub struct Habits {
-    /// What servers tell under leases is believed until others change it; a thread for each
-    /// metadata server hears of that. False: every call asks.
-    pub keeps_leases: bool,
+    /// From so many calls on what servers tell under leases is believed until others change it; a
+    /// thread for each metadata server hears of that. `None`: every call asks.
+    pub leases_after: Option<u32>,
     /// Called first on each thread beside the calls.
     pub thread_begins: fn(),
 }
 
+impl Habits {
+    /// So many calls a short program makes, to which leases give little.
+    pub const FEW_CALLS: u32 = 64;
+}
+
 impl Default for Habits {
     fn default() -> Habits {
-        Habits { keeps_leases: false, thread_begins: || {} }
+        Habits { leases_after: Some(Habits::FEW_CALLS), thread_begins: || {} }
     }
 }
 
@@ -57,6 +63,8 @@ pub struct FileSystem<R: ThreadRuntime> {
     id: FsId,
     process: u32,
     threads: Arc<Threads>,
+    /// So many more calls until leases are kept; negative: no more are counted.
+    calls_left: AtomicI64,
 }
 
 /// The threads beside the calls.
@@ -89,9 +97,10 @@ impl Threads {
     }
 }
 
-/// Hears what others change, each metadata server by a thread of its own.
+/// Hears what others change as soon as leases are kept, each metadata server by a thread of its own.
 async fn hear<R: ThreadRuntime>(threads: Arc<Threads>, posix: Arc<PosixLayer<R>>) {
     let mut heard = Vec::new();
+    posix.leases_begin().await;
     while let Some(server) = posix.next_to_hear(&heard).await {
         heard.push(server);
         if threads.beside("weft-notices", &posix, async move |posix| posix.hear_notices(server).await).is_err() {
@@ -123,10 +132,9 @@ impl<R: ThreadRuntime> FileSystem<R> {
     /// # Errors
     /// As [`FileSystem::open`].
     pub fn open_with(client: Client<R>, who: Credentials, umask: u32, habits: Habits) -> Result<FileSystem<R>> {
-        let keeps_leases = habits.keeps_leases;
         let options = Options {
             ttl_ns: 0,
-            keeps_leases,
+            keeps_leases: false,
             direct_from_bytes: 0,
             keeps_locks: false,
             appends_alone: false,
@@ -136,21 +144,29 @@ impl<R: ThreadRuntime> FileSystem<R> {
         let id = client.map().fs_id;
         let posix = Arc::new(Posix::new(client, Callers, options));
         let threads = Arc::new(Threads { begins: habits.thread_begins, all: Mutex::default() });
-        let fs = FileSystem { posix, who, umask, id, process: std::process::id(), threads };
+        let fs = FileSystem { posix, who, umask, id, process: std::process::id(), threads, calls_left: AtomicI64::new(-1) };
         fs.stat(b"/", true)?;
-        fs.begin_threads(keeps_leases).map_err(|error| Error::new(Status::Busy, format!("open: no thread: {error}")))?;
+        fs.begin_threads(habits.leases_after).map_err(|error| Error::new(Status::Busy, format!("open: no thread: {error}")))?;
         Ok(fs)
     }
 
-    fn begin_threads(&self, keeps_leases: bool) -> io::Result<()> {
+    fn begin_threads(&self, leases_after: Option<u32>) -> io::Result<()> {
         let (threads, posix) = (&self.threads, &self.posix);
         threads.beside("weft-closer", posix, async |posix| posix.close_in_background().await)?;
         threads.beside("weft-keeper", posix, async |posix| posix.keep_alive().await)?;
-        if keeps_leases {
-            let (hearing, heard) = (threads.clone(), posix.clone());
-            threads.beside("weft-notices", posix, async move |_| hear(hearing, heard).await)?;
-        }
+        let Some(calls) = leases_after else { return Ok(()) };
+        let (hearing, heard) = (threads.clone(), posix.clone());
+        threads.beside("weft-notices", posix, async move |_| hear(hearing, heard).await)?;
+        self.calls_left.store(calls.into(), Ordering::Relaxed);
+        self.count_call();
         Ok(())
+    }
+
+    /// A call begins.
+    fn count_call(&self) {
+        if self.calls_left.load(Ordering::Relaxed) >= 0 && self.calls_left.fetch_sub(1, Ordering::Relaxed) == 0 {
+            self.posix.keep_leases_below();
+        }
     }
 
     /// Who asks.
@@ -190,6 +206,7 @@ impl<R: ThreadRuntime> FileSystem<R> {
     /// Those of the operation; [`Status::Invalid`] in a child of the process that opened it.
     pub fn run<T>(&self, what: &str, path: &[u8], flow: impl AsyncFnOnce(&PosixLayer<R>) -> weft_client::Result<T>) -> Result<T> {
         self.check_process(what)?;
+        self.count_call();
         self.drive(flow(&self.posix)).map_err(|error| self.told(what, path, &error))
     }
 

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use weft_host::door::{self, ProgramFs};
-use weft_library::Habits;
 
 use crate::border::{self, Errno, Outcome, tell};
 use crate::prefix::Prefix;
@@ -15,9 +14,6 @@ use crate::reserve;
 
 /// `/PREFIX=FS`.
 pub(crate) const VARIABLE: &CStr = c"WEFT_PRELOAD";
-/// `1`: what servers tell under leases is believed until others change it.
-const LEASES_VARIABLE: &CStr = c"WEFT_PRELOAD_LEASES";
-
 /// Longest time of a call, in seconds.
 const TIMEOUT_VARIABLE: &CStr = c"WEFT_PRELOAD_TIMEOUT";
 
@@ -66,10 +62,8 @@ pub(crate) fn fs() -> Outcome<Arc<ProgramFs>> {
     }
     let Some(prefix) = prefix() else { return Err(Errno(libc::ENOENT)) };
     reserve::prepare()?;
-    let keeps_leases = variable(LEASES_VARIABLE).is_some_and(|value| value == b"1");
-    let habits = Habits { keeps_leases, thread_begins: border::stay_inside };
     let timeout = variable(TIMEOUT_VARIABLE).and_then(|text| String::from_utf8(text).ok()?.parse().ok()).map(Duration::from_secs);
-    let opened = without_signals(|| door::open_with(OsStr::from_bytes(&prefix.fs), None, timeout, habits));
+    let opened = without_signals(|| door::open_with(OsStr::from_bytes(&prefix.fs), None, timeout, border::stay_inside));
     match opened {
         Ok(fs) => Ok(current.insert(Arc::new(fs)).clone()),
         Err(error) => {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, FileKind, Status};
+use weft_base::{Attr, Credentials, FileKind, Handle, Status};
 use weft_client::{Client, CreateOptions, Error, OpenFile, Result, SetAttr, WalkEnd, WholeFile};
 use weft_rt::Runtime;
 use weft_wire::Rights;
@@ -25,6 +25,15 @@ pub enum Met {
 
 /// How often a path is walked again because its object was replaced before it was open.
 const TRIES: usize = 16;
+
+/// Opens a file that was just found by its name.
+async fn open_looked_up<R: Runtime>(client: &Client<R>, who: &Credentials, file: Handle, how: OpenHow) -> Result<(Attr, Arc<OpenFile>)> {
+    let known = if how.rights == Rights::READ && !how.truncate { client.open_told(who, file) } else { None };
+    match known {
+        Some(known) => Ok(known),
+        None => client.open(who, file, how.rights, how.truncate).await,
+    }
+}
 
 impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// Attributes of the object at a path, exact. A symlink at its end is followed if `follow`.
@@ -134,7 +143,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
                     if attr.kind != FileKind::File {
                         return Ok(Met::Other(attr));
                     }
-                    client.open(who, attr.handle, how.rights, how.truncate).await
+                    open_looked_up(&client, who, attr.handle, how).await
                 }
                 opened => opened,
             };
@@ -179,7 +188,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
                 FileKind::Symlink => return refuse(Status::TooManySymlinks),
                 _ => return refuse(Status::NotSupported),
             }
-            match client.open(who, attr.handle, how.rights, how.truncate).await {
+            match open_looked_up(client, who, attr.handle, how).await {
                 Err(error) if error.status == Status::Stale => {}
                 outcome => return outcome,
             }

@@ -91,7 +91,7 @@ fn what_nobody_changes_is_asked_for_once() {
         look(&a);
         look(&b);
     }
-    let counts = || (asked(&fs), fs.answered_of(&["Open"]), fs.answered_of(&["Read"]));
+    let counts = || (asked(&fs), fs.answered_of(&["Open"]));
     let before = counts();
     for _ in 0..7 {
         std::thread::sleep(Duration::from_secs(1));
@@ -100,9 +100,9 @@ fn what_nobody_changes_is_asked_for_once() {
     }
     let after = counts();
     assert_eq!(after.0, before.0, "questions for {} names in two mounts over seven seconds", names.len());
-    // A kernel that is short of memory drops pages; who reads those anew is announced as a reader.
-    let (opens, reads) = (after.1 - before.1, after.2 - before.2);
-    assert!(opens <= reads, "{opens} opens for {reads} reads of pages that were dropped");
+    // A kernel that is short of memory drops pages; who reads those anew opens a file, or many.
+    let opens = after.1 - before.1;
+    assert!(opens <= names.len() as u64, "{opens} opens for {} reads", 14 * names.len());
 }
 
 #[test]

@@ -45,10 +45,10 @@ fn every_call_does_what_the_kernel_does_or_is_refused() {
     let there = there.path().canonicalize().expect("a folder has a path");
     assert!(ok(Command::new(&program).arg(&there)).contains("all is well"), "that is what Linux does");
     let fs = FileSystem::up(&["--meta", "2", "--data", "2"]);
-    for (name, leases) in [("asks", false), ("believes", true)] {
+    for (name, leases) in [("asks", "never"), ("believes-soon", "busy"), ("believes", "always")] {
         ok(preloaded(&fs, "mkdir").arg(format!("/weft/{name}")));
         let mut command = weft();
-        command.arg("preload").arg(fs.state()).args(leases.then_some("--leases")).arg("--").arg(&program);
+        command.arg("preload").arg(fs.state()).args(["--leases", leases, "--"]).arg(&program);
         assert!(ok(command.arg(format!("/weft/{name}")).arg("weft")).contains("all is well"), "{name}");
     }
 }

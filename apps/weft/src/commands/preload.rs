@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use weft_host::connect::{Common, Fs, KEY_FILE_VARIABLE};
+use weft_host::door::LEASES_VARIABLE;
 use weft_host::fs_arg::is_url;
 
 /// The library, beside this program or where `make install-library` puts it.
@@ -29,13 +30,34 @@ pub struct Args {
     /// Where the program finds it; what is there for others is hidden
     #[arg(long, value_name = "/PREFIX", default_value = "/weft")]
     at: PathBuf,
-    /// Believe what servers tell until others change it, as a mount with -o leases does: for long
-    /// programs whose files few others change meanwhile
-    #[arg(long)]
-    leases: bool,
+    /// When to believe what servers tell until others change it, as mounts do: a program that is
+    /// stopped holds up for some seconds who wants to change what it was told
+    #[arg(long, value_name = "WHEN", default_value = "busy")]
+    leases: Leases,
     /// The program and its arguments
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
+}
+
+/// When leases are kept.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Leases {
+    /// Each call asks
+    Never,
+    /// From a program's 64th call on
+    Busy,
+    /// From its first call on
+    Always,
+}
+
+impl Leases {
+    fn word(self) -> &'static str {
+        match self {
+            Leases::Never => "never",
+            Leases::Busy => "busy",
+            Leases::Always => "always",
+        }
+    }
 }
 
 impl Args {
@@ -57,7 +79,7 @@ impl Args {
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]);
         command.env("WEFT_PRELOAD", join(self.at.as_os_str(), "=", &fs));
-        command.env("WEFT_PRELOAD_LEASES", if self.leases { "1" } else { "0" });
+        command.env(LEASES_VARIABLE, self.leases.word());
         command.env("WEFT_PRELOAD_TIMEOUT", common.timeout().as_secs().to_string());
         command.env(
             "LD_PRELOAD",

@@ -15,7 +15,7 @@ use crate::{Client, WholeFile};
 
 /// How long a read may wait for what it was not asked for, in nanoseconds.
 const WAIT_NS: u64 = 500 * MILLISECOND;
-/// Bytes of a page of a listing: some 1,000 files with their attributes.
+/// Bytes of a page of a listing: some 300 files with their attributes.
 const PAGE_BYTES: u32 = 64 << 10;
 /// Names that are looked at for each file that is wanted.
 const NAMES: usize = 8;
@@ -27,21 +27,24 @@ impl<R: Runtime> Client<R> {
         if !inode.is_unannounced() {
             return None;
         }
-        let told = self.hold_of(inode)?.told;
-        if let Some(content) = self.inner.contents.get(inode.handle, told) {
+        let since = self.hold_of(inode)?.since;
+        if let Some(content) = self.inner.contents.get(inode.handle, since) {
             return Some(content);
         }
         let (dir, attr) = self.inner.knowledge.told_file(inode.handle, self.rt().now())?;
         if !(1..=FILE_BYTES_MAX).contains(&attr.size) || attr.is_sealed() {
             return None;
         }
-        match self.inner.contents.wanted(dir) {
-            1 => None,
-            wanted => {
-                Box::pin(self.read_together_with(flow, inode, dir, wanted)).await;
-                self.inner.contents.get(inode.handle, self.hold_of(inode)?.told)
-            }
+        let wanted = self.inner.contents.wanted(dir);
+        if wanted > 1 {
+            Box::pin(self.read_together_with(flow, inode, dir, wanted)).await;
         }
+        let since = self.hold_of(inode)?.since;
+        let content = self.inner.contents.get(inode.handle, since);
+        if content.is_none() {
+            self.inner.contents.read_alone(dir, inode.handle, since);
+        }
+        content
     }
 
     /// Reads so many files of a directory together. What cannot be had is read when it is wanted.
@@ -62,10 +65,10 @@ impl<R: Runtime> Client<R> {
         for (file, read) in files.into_iter().zip(read) {
             match read {
                 Some(Ok(WholeFile { handle, data }))
-                    if handle == file.handle && data.len() == file.bytes && self.holds_content(handle, file.told) =>
+                    if handle == file.handle && data.len() == file.bytes && self.holds_content(handle, file.since) =>
                 {
                     // Copied, so that a small file does not keep a message alive.
-                    contents.keep(dir, handle, file.told, Bytes::copy_from_slice(&data.to_bytes()));
+                    contents.keep(dir, handle, file.since, Bytes::copy_from_slice(&data.to_bytes()));
                 }
                 Some(Err(error)) if matches!(error.status, Status::TimedOut | Status::Unreachable) => contents.pause(dir),
                 _ => {}
@@ -73,29 +76,37 @@ impl<R: Runtime> Client<R> {
         }
     }
 
-    /// The file, and those that follow it in the order of names, as far as their contents are not
-    /// here.
+    /// The file, and those that follow it in the order of names, as far as they were not
+    /// read.
     fn files_beside(&self, inode: &OpenInode, wanted: usize) -> Vec<FileTold> {
         let mut room = TOGETHER_BYTES_MAX;
         let known = self.inner.knowledge.files_beside(inode.handle, self.rt().now(), wanted * NAMES).into_iter();
         let new = known.filter(|file| {
             let is_small = (1..=FILE_BYTES_MAX.min(room)).contains(&file.bytes);
-            let is_new = is_small && !self.inner.contents.has(file.handle, file.told) && self.holds_content(file.handle, file.told);
+            let is_wanted = file.handle == inode.handle || !self.inner.contents.was_read(file.handle, file.since);
+            let is_new = is_small && is_wanted && self.holds_content(file.handle, file.since);
             room -= if is_new { file.bytes } else { 0 };
             is_new
         });
         new.take(wanted).collect()
     }
 
+    /// A name in a directory was looked up, and its server tells under leases what is there: who
+    /// looks some names up mostly goes on to others.
+    pub(crate) async fn looked_up(&self, who: &Credentials, dir: Handle) {
+        if self.inner.contents.looked_up(dir) {
+            self.list_more(&self.for_at_most(WAIT_NS), who, dir).await;
+        }
+    }
+
     /// Learns more of the files of a directory. False: there is nothing more to learn.
     async fn list_more(&self, client: &Client<R>, who: &Credentials, dir: Handle) -> bool {
         let contents = &self.inner.contents;
         let Some(cookie) = contents.listed(dir) else { return false };
-        let page = Box::pin(client.list(who, dir, cookie, PAGE_BYTES, Wanted::SizesSoon)).await;
-        // It failed, or others change the directory so often that nothing is told under leases.
+        let page = Box::pin(client.list(who, dir, cookie, PAGE_BYTES, Wanted::Along)).await;
         let is_in_vain = contents.listed(dir) == Some(cookie);
         if is_in_vain {
-            contents.note_listed(dir, cookie, None);
+            contents.pause(dir);
         }
         page.is_ok() && !is_in_vain
     }

@@ -1,5 +1,5 @@
 //! Contents of small files that were read together with a file of the same directory, and how many
-//! are read so.
+//! are read so; and when a directory is listed for those who ask for its names one by one.
 //!
 //! A program that reads some files of a directory mostly goes on to others, in some order. So from
 //! the third file on that is read by a message of its own, that message reads others, too. A file
@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard};
 use bytes::Bytes;
 use weft_base::{FastMap, Handle};
 
-use crate::knowledge::Asked;
+use crate::knowledge::TellingId;
 
 /// Longer files are read alone.
 pub(super) const FILE_BYTES_MAX: u64 = 128 << 10;
@@ -24,6 +24,14 @@ pub(super) const TOGETHER_BYTES_MAX: u64 = 2 << 20;
 const ALONE: u32 = 2;
 /// And so many where a server does not answer.
 const PAUSE: u32 = 100;
+/// After so many names that were looked up a page of the listing is asked for: as many as cost
+/// about as much.
+const LOOKUPS: u32 = 8;
+/// Pages that are listed for those who look names up. Who goes through a larger directory in random
+/// order would have most of it forgotten again.
+const PAGES_MAX: u32 = 64;
+/// With so many files that were not here a directory is listed again.
+const MISSED: u32 = 100;
 /// Files that are read together, at first and at most.
 const FEW: usize = 32;
 const MANY: usize = 256;
@@ -31,6 +39,8 @@ const MANY: usize = 256;
 const IN_VAIN_MAX: u64 = 256;
 /// Bytes kept in all.
 const BYTES_MAX: usize = 32 << 20;
+/// Bytes that one takes without its content.
+const MARK_BYTES: usize = 100;
 /// Directories that are counted; when there are more, all are forgotten.
 const DIRECTORIES_MAX: usize = 4096;
 
@@ -51,9 +61,10 @@ struct Inner {
 
 #[derive(Debug)]
 struct Kept {
-    /// The content of what was told of the file then, under a lease.
-    told: Asked,
-    data: Bytes,
+    /// The content is that of the file since then, as long as what was told of it goes on to hold.
+    since: TellingId,
+    /// `None`: it was read alone, and is not read with others again.
+    data: Option<Bytes>,
     dir: Handle,
     came: u64,
     is_used: bool,
@@ -69,22 +80,27 @@ struct Reading {
     used_since: usize,
     used: u64,
     in_vain: u64,
+    /// So many names are looked up before more are listed, and how often that was.
+    lookups: u32,
+    pages: u32,
     /// The listing goes on behind this cookie; `None`: all is listed.
     listed: Option<u64>,
+    /// Files that were not here when they were read, since all is listed.
+    missed: u32,
 }
 
 impl Default for Reading {
     fn default() -> Reading {
-        Reading { alone: ALONE, together: FEW, used_since: 0, used: 0, in_vain: 0, listed: Some(0) }
+        Reading { alone: ALONE, together: FEW, used_since: 0, used: 0, in_vain: 0, lookups: LOOKUPS, pages: 0, listed: Some(0), missed: 0 }
     }
 }
 
 impl Contents {
-    /// The content of a file, if it is that of what was told of the file at this time.
-    pub(super) fn get(&self, file: Handle, told: Asked) -> Option<Bytes> {
+    /// The content of a file, if it is that since this telling.
+    pub(super) fn get(&self, file: Handle, since: TellingId) -> Option<Bytes> {
         let mut inner = self.lock();
-        let kept = inner.files.get_mut(&file).filter(|kept| kept.told == told)?;
-        let (data, dir, is_first) = (kept.data.clone(), kept.dir, !kept.is_used);
+        let kept = inner.files.get_mut(&file).filter(|kept| kept.since == since)?;
+        let (data, dir, is_first) = (kept.data.clone()?, kept.dir, !kept.is_used);
         kept.is_used = true;
         if is_first {
             let reading = inner.reading(dir);
@@ -94,9 +110,9 @@ impl Contents {
         Some(data)
     }
 
-    /// True if [`Contents::get`] would give it.
-    pub(super) fn has(&self, file: Handle, told: Asked) -> bool {
-        self.lock().files.get(&file).is_some_and(|kept| kept.told == told)
+    /// True if [`Contents::get`] would give it, or it was read alone.
+    pub(super) fn was_read(&self, file: Handle, since: TellingId) -> bool {
+        self.lock().files.get(&file).is_some_and(|kept| kept.since == since)
     }
 
     /// A file of this directory is read, and its content is not here: how many files to read
@@ -112,12 +128,32 @@ impl Contents {
             reading.together = (reading.together * 2).min(MANY);
         }
         reading.used_since = 0;
+        reading.missed += 1;
+        if reading.listed.is_none() && reading.missed > MISSED {
+            // What was told has been forgotten.
+            (reading.listed, reading.missed) = (Some(0), 0);
+        }
         reading.together
     }
 
-    /// Some files of this directory cannot be had soon: for a while each is read alone.
+    /// Some files of this directory cannot be had soon, or nothing is told of them under leases
+    /// because others change it often: for a while each is read, and each name looked up, alone.
     pub(super) fn pause(&self, dir: Handle) {
-        self.lock().reading(dir).alone = PAUSE;
+        let mut inner = self.lock();
+        let reading = inner.reading(dir);
+        (reading.alone, reading.lookups) = (PAUSE, PAUSE);
+    }
+
+    /// A name in this directory was looked up. True if more names shall be listed.
+    pub(super) fn looked_up(&self, dir: Handle) -> bool {
+        let mut inner = self.lock();
+        let reading = inner.reading(dir);
+        reading.lookups -= 1;
+        if reading.lookups > 0 {
+            return false;
+        }
+        (reading.lookups, reading.pages) = (LOOKUPS, reading.pages + 1);
+        reading.listed.is_some() && reading.pages <= PAGES_MAX
     }
 
     /// Behind which cookie a listing would tell more files of it; `None`: it was listed to its end.
@@ -131,25 +167,18 @@ impl Contents {
         let mut inner = self.lock();
         let reading = inner.reading(dir);
         if reading.listed == Some(behind) {
-            reading.listed = until;
+            (reading.listed, reading.missed) = (until, 0);
         }
     }
 
-    /// Keeps a content that was read while what was told of the file at that time held.
-    pub(super) fn keep(&self, dir: Handle, file: Handle, told: Asked, data: Bytes) {
-        let mut inner = self.lock();
-        inner.remove(file);
-        inner.came += 1;
-        let came = inner.came;
-        inner.bytes += data.len();
-        inner.order.push_back((file, came));
-        inner.files.insert(file, Kept { told, data, dir, came, is_used: false });
-        while inner.bytes > BYTES_MAX || inner.order.len() > 2 * inner.files.len() + 64 {
-            let Some((oldest, came)) = inner.order.pop_front() else { return };
-            if inner.files.get(&oldest).is_some_and(|kept| kept.came == came) {
-                inner.remove(oldest);
-            }
-        }
+    /// Keeps a content that was read while what was told of the file then went on to hold.
+    pub(super) fn keep(&self, dir: Handle, file: Handle, since: TellingId, data: Bytes) {
+        self.lock().keep(dir, file, since, Some(data));
+    }
+
+    /// A file is read alone.
+    pub(super) fn read_alone(&self, dir: Handle, file: Handle, since: TellingId) {
+        self.lock().keep(dir, file, since, None);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -158,6 +187,22 @@ impl Contents {
 }
 
 impl Inner {
+    fn keep(&mut self, dir: Handle, file: Handle, since: TellingId, data: Option<Bytes>) {
+        self.remove(file);
+        self.came += 1;
+        let came = self.came;
+        self.bytes += bytes_of(&data);
+        self.order.push_back((file, came));
+        let is_used = data.is_none();
+        self.files.insert(file, Kept { since, data, dir, came, is_used });
+        while self.bytes > BYTES_MAX || self.order.len() > 2 * self.files.len() + 64 {
+            let Some((oldest, came)) = self.order.pop_front() else { return };
+            if self.files.get(&oldest).is_some_and(|kept| kept.came == came) {
+                self.remove(oldest);
+            }
+        }
+    }
+
     fn reading(&mut self, dir: Handle) -> &mut Reading {
         if self.directories.len() >= DIRECTORIES_MAX && !self.directories.contains_key(&dir) {
             self.directories.clear();
@@ -167,7 +212,7 @@ impl Inner {
 
     fn remove(&mut self, file: Handle) {
         let Some(gone) = self.files.remove(&file) else { return };
-        self.bytes -= gone.data.len();
+        self.bytes -= bytes_of(&gone.data);
         if !gone.is_used {
             let reading = self.reading(gone.dir);
             reading.in_vain = reading.in_vain.saturating_add(1);
@@ -175,16 +220,19 @@ impl Inner {
     }
 }
 
+/// Bytes that it counts for.
+fn bytes_of(data: &Option<Bytes>) -> usize {
+    MARK_BYTES + data.as_ref().map_or(0, Bytes::len)
+}
+
 #[cfg(test)]
 mod tests {
-    use weft_base::Nanos;
-
     use super::*;
 
     const DIR: Handle = Handle(1);
 
-    fn told(at: u64) -> Asked {
-        Asked { at: Nanos(at), after_reports: 0, after_log: 1 }
+    fn told(at: u64) -> TellingId {
+        TellingId(at)
     }
 
     fn keep(contents: &Contents, file: u64, at: u64, bytes: usize) {
@@ -229,6 +277,19 @@ mod tests {
     }
 
     #[test]
+    fn who_looks_many_names_up_has_them_listed() {
+        let contents = Contents::default();
+        let lists = |lookups: u32| (0..lookups).filter(|_| contents.looked_up(DIR)).count();
+        assert_eq!((lists(LOOKUPS - 1), lists(1), lists(LOOKUPS)), (0, 1, 1));
+        contents.pause(DIR);
+        assert_eq!((lists(PAUSE - 1), lists(1)), (0, 1));
+        contents.note_listed(DIR, 0, None);
+        assert_eq!(lists(10 * LOOKUPS), 0, "all are known");
+        contents.note_listed(Handle(2), 5, None);
+        assert_eq!((0..LOOKUPS * PAGES_MAX * 2).filter(|_| contents.looked_up(Handle(2))).count(), PAGES_MAX as usize);
+    }
+
+    #[test]
     fn a_content_is_that_of_what_was_told() {
         let contents = Contents::default();
         keep(&contents, 7, 5, 3);
@@ -236,16 +297,21 @@ mod tests {
         assert_eq!(contents.get(Handle(7), told(5)), Some(Bytes::from_static(&[5; 3])));
         keep(&contents, 7, 6, 3);
         assert_eq!(contents.get(Handle(7), told(5)), None);
-        assert!(contents.has(Handle(7), told(6)));
+        assert!(contents.was_read(Handle(7), told(6)));
     }
 
     #[test]
     fn the_oldest_make_room() {
         let contents = Contents::default();
+        const FULL: usize = (1 << 16) - MARK_BYTES;
         let files = (BYTES_MAX >> 16) as u64;
-        (0..files + 10).for_each(|file| keep(&contents, file, 5, 1 << 16));
-        assert!(!contents.has(Handle(9), told(5)) && contents.has(Handle(10), told(5)) && contents.has(Handle(files + 9), told(5)));
-        (0..100_000).for_each(|at| keep(&contents, 10, at, 1 << 16));
+        (0..files + 10).for_each(|file| keep(&contents, file, 5, FULL));
+        assert!(
+            !contents.was_read(Handle(9), told(5))
+                && contents.was_read(Handle(10), told(5))
+                && contents.was_read(Handle(files + 9), told(5))
+        );
+        (0..100_000).for_each(|at| keep(&contents, 10, at, FULL));
         let inner = contents.lock();
         assert!(inner.order.len() <= 2 * inner.files.len() + 64 && inner.bytes <= BYTES_MAX, "{} remembered", inner.order.len());
     }

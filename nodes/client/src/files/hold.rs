@@ -4,7 +4,7 @@ use weft_base::Handle;
 use weft_rt::Runtime;
 
 use super::open_inode::OpenInode;
-use crate::knowledge::Asked;
+use crate::knowledge::TellingId;
 use crate::{Client, OpenFile};
 
 /// A time in which nobody changes what is in a file. Two that are equal are of the same one.
@@ -12,7 +12,7 @@ use crate::{Client, OpenFile};
 pub struct Hold {
     /// What was told under a lease goes on to be believed, so no other client has opened the file
     /// for writing.
-    pub(super) told: Asked,
+    pub(super) since: TellingId,
     /// Opens for writing by this client; all that they wrote is told.
     own_writers: u64,
 }
@@ -35,13 +35,14 @@ impl<R: Runtime> Client<R> {
 
     pub(super) fn hold_of(&self, inode: &OpenInode) -> Option<Hold> {
         let own_writers = inode.past_writers()?;
-        let (_, told) = self.inner.knowledge.state(inode.handle, self.rt().now())?;
-        Some(Hold { told, own_writers })
+        let since = self.inner.knowledge.told_since(inode.handle, self.rt().now())?;
+        Some(Hold { since, own_writers })
     }
 
-    /// True if what was told of a file at this time holds, and this client writes nothing to it.
-    pub(super) fn holds_content(&self, file: Handle, told: Asked) -> bool {
+    /// True if what is believed of a file has not changed since then, and this client writes nothing
+    /// to it.
+    pub(super) fn holds_content(&self, file: Handle, since: TellingId) -> bool {
         let is_written = self.inner.opens.get(file).is_some_and(|inode| inode.past_writers().is_none());
-        !is_written && self.inner.knowledge.state(file, self.rt().now()).is_some_and(|(_, now)| now == told)
+        !is_written && self.inner.knowledge.told_since(file, self.rt().now()) == Some(since)
     }
 }

@@ -62,6 +62,8 @@ struct Inner {
     /// Names in all directories together.
     names: usize,
     log: VecDeque<(u64, Ended)>,
+    /// How often attributes were told.
+    tellings: u64,
     /// Changes of this client that are under way.
     under_way: FastMap<Ended, u32>,
     /// The entry of the log that ended what was told of all objects.
@@ -113,9 +115,15 @@ struct Told {
     name: Bytes,
     /// The newest entry of the log at that time.
     at: u64,
+    /// Since which telling it has been told without a change.
+    since: TellingId,
     /// `None`: they have changed since.
     state: Option<(FileState, Asked)>,
 }
+
+/// A telling of attributes. Since it they have not changed, as long as they go on to be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TellingId(pub u64);
 
 /// What a name leads to, as it was told.
 #[derive(Clone, Debug)]
@@ -401,7 +409,11 @@ impl Inner {
         }
         if self.counts(asked, (under, server), &Ended::Object(handle)) {
             let at = self.log.back().map_or(0, |(number, _)| *number);
-            self.objects.insert(handle, Told { under, name, at, state: Some((state.clone(), asked)) });
+            self.tellings += 1;
+            let before = self.objects.get(&handle).filter(|told| told.at >= self.any_object);
+            let same = before.filter(|told| told.state.as_ref().is_some_and(|(before, _)| before == state));
+            let since = same.map_or(TellingId(self.tellings), |told| told.since);
+            self.objects.insert(handle, Told { under, name, at, since, state: Some((state.clone(), asked)) });
         }
     }
 

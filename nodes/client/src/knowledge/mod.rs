@@ -24,7 +24,7 @@ use weft_wire::ops::{CreateReply, DirChange, FileState, LeaseNotice};
 
 use directories::KnownDirectories;
 use leased::Leased;
-pub(crate) use leased::{Ended, FileTold, Led};
+pub(crate) use leased::{Ended, FileTold, Led, TellingId};
 use partitions::Partitions;
 
 /// What is known.
@@ -228,6 +228,11 @@ impl Knowledge {
     /// The state of an object, if it may be believed, and when it was asked for.
     pub fn state(&self, handle: Handle, now: Nanos) -> Option<(FileState, Asked)> {
         self.leased.state(handle, now)
+    }
+
+    /// Since when what may be believed of an object has been true without a change.
+    pub fn told_since(&self, handle: Handle, now: Nanos) -> Option<TellingId> {
+        self.leased.told_since(handle, now)
     }
 
     /// A file of which attributes may be believed, and the directory under whose lease they were

@@ -30,6 +30,8 @@ pub(crate) enum Wanted {
     Soon,
     /// The same, but those of directories only if they come along.
     SizesSoon,
+    /// Attributes as far as they come along.
+    Along,
 }
 
 impl<R: Runtime> Client<R> {
@@ -92,7 +94,11 @@ impl<R: Runtime> Client<R> {
         let mut unsettled = Vec::new();
         for entry in entries {
             let attr = entry.state.as_ref().and_then(|state| self.settle_at_once(state, asked));
-            let is_wanted = with_attrs && (wanted != Wanted::SizesSoon || entry.kind != FileKind::Directory);
+            let is_wanted = match wanted {
+                Wanted::Names | Wanted::Along => false,
+                Wanted::SizesSoon => entry.kind != FileKind::Directory,
+                Wanted::Exact | Wanted::Soon => true,
+            };
             if is_wanted && attr.is_none() {
                 unsettled.push((items.len(), entry.state));
             }

@@ -33,12 +33,20 @@ fn checked(flow: Flow, name: &[u8]) -> Result<Bytes> {
     Ok(Bytes::copy_from_slice(name))
 }
 
-/// True if nobody needs to ask a server whether this user may look names up in a directory.
-fn may_search(who: &Credentials) -> bool {
-    who.checked_by_kernel || who.uid == 0
-}
+/// To search a directory, among the permissions of mode bits.
+const SEARCH: u32 = 1;
 
 impl<R: Runtime> Client<R> {
+    /// True if nobody needs to ask a server whether this user may look names up in a directory.
+    fn may_search(&self, who: &Credentials, dir: Handle) -> bool {
+        let by_mode = || {
+            let (knowledge, now) = (&self.inner.knowledge, self.rt().now());
+            let told = knowledge.state(dir, now).map(|(state, _)| state.attr);
+            told.or_else(|| knowledge.directory(dir, now).map(|(attr, _)| attr)).is_some_and(|attr| attr.allows(who, SEARCH))
+        };
+        who.checked_by_kernel || who.uid == 0 || by_mode()
+    }
+
     /// Attributes of the object that a name leads to; they are exact.
     ///
     /// # Errors
@@ -55,9 +63,9 @@ impl<R: Runtime> Client<R> {
     }
 
     /// What needs no question: there is no such name, or what it leads to was told under a lease.
-    fn believed(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Option<Result<Attr>> {
+    pub(super) fn believed(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Option<Result<Attr>> {
         let (knowledge, now) = (&self.inner.knowledge, self.rt().now());
-        if !may_search(who) {
+        if !self.may_search(who, dir) {
             return None;
         }
         match knowledge.name(dir, name, now) {
@@ -148,7 +156,9 @@ impl<R: Runtime> Client<R> {
 
     /// [`Client::lookup_handle`] as a part of another operation.
     async fn find_handle_in(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<(Handle, FileKind)> {
-        if let (true, Some(led)) = (may_search(who), self.inner.knowledge.name(dir, name, self.rt().now())) {
+        if let Some(led) = self.inner.knowledge.name(dir, name, self.rt().now())
+            && self.may_search(who, dir)
+        {
             return match led {
                 Led::Nowhere => Err(flow.error(Status::NotFound)),
                 Led::To(handle, kind, _) => Ok((handle, kind)),
@@ -173,6 +183,9 @@ impl<R: Runtime> Client<R> {
                 Err(_) => (None, None),
             };
             self.inner.knowledge.told_name(asked, self.rt().now(), (dir, grant.server), name, led, state);
+            if state.is_some() {
+                Box::pin(self.looked_up(who, dir)).await;
+            }
         }
         outcome
     }

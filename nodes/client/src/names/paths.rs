@@ -47,7 +47,11 @@ impl<R: Runtime> Client<R> {
             WalkEnd::Outside(_) => Err(flow.error(Status::NotFound)),
             WalkEnd::Directory(dir) => self.getattr_in(Flow { handle: dir, ..flow }, dir).await,
             WalkEnd::Name(dir, name) => {
-                let attr = self.lookup_in(Flow { handle: dir, ..flow }, who, dir, &name).await?;
+                let flow = Flow { handle: dir, ..flow };
+                let attr = match self.believed(flow, who, dir, &name) {
+                    Some(believed) => believed?,
+                    None => self.lookup_in(flow, who, dir, &name).await?,
+                };
                 // With a slash behind it, a path means a directory.
                 let wrong = path.ends_with(b"/") && attr.kind != FileKind::Directory;
                 if wrong { Err(Flow { handle: attr.handle, ..flow }.error(Status::NotDirectory)) } else { Ok(attr) }

@@ -80,6 +80,22 @@ fn a_file_alone_is_read_with_two_messages() {
     assert!((40..=50).contains(&requests), "{requests} requests");
 }
 
+/// Who looks names up one by one is told of those beside them.
+#[test]
+fn names_are_looked_up_with_few_messages() {
+    let world = world();
+    let dir = filled(&world, false);
+    let requests = world.alone(1, move |mount| async move {
+        let before = mount.posix.stats().requests;
+        for number in 0..FILES {
+            let seen = mount.posix.lookup(&caller(2, 0), dir, format!("f{number:03}").as_bytes()).await.expect("it is there");
+            assert_eq!(seen.attr.size, content(number, 0, false).len() as u64);
+        }
+        mount.posix.stats().requests - before
+    });
+    assert!(requests <= 20, "{requests} requests for {FILES} names");
+}
+
 /// Also if nothing lists the directory first.
 #[test]
 fn files_in_order_are_read_with_few_messages() {

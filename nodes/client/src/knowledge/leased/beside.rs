@@ -5,7 +5,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 use weft_base::{Attr, FileKind, Handle, Nanos};
 
-use super::{Asked, Leased};
+use super::{Leased, TellingId};
 
 /// A file of which attributes may be believed.
 #[derive(Debug)]
@@ -15,11 +15,18 @@ pub(crate) struct FileTold {
     pub handle: Handle,
     /// Its size in bytes, without what this client has written since.
     pub bytes: u64,
-    /// When they were asked for.
-    pub told: Asked,
+    /// Since when they have been the same.
+    pub since: TellingId,
 }
 
 impl Leased {
+    /// Since when what was told of an object, and may be believed, has not changed.
+    pub fn told_since(&self, handle: Handle, now: Nanos) -> Option<TellingId> {
+        let inner = self.lock();
+        inner.state(handle, now)?;
+        inner.objects.get(&handle).map(|told| told.since)
+    }
+
     /// A file of which attributes may be believed, and the directory under whose lease.
     pub fn told_file(&self, file: Handle, now: Nanos) -> Option<(Handle, Attr)> {
         let inner = self.lock();
@@ -35,10 +42,9 @@ impl Leased {
         let (behind, before) = ((Bound::Included(&first.name), Bound::Unbounded), (Bound::Unbounded, Bound::Excluded(&first.name)));
         let known = held.names.range::<Bytes, _>(behind).chain(held.names.range::<Bytes, _>(before));
         let files = known.take(names).filter_map(|(name, led)| {
-            let (state, told) = inner.state(led.handle, now).filter(|(state, _)| state.attr.kind == FileKind::File)?;
-            let is_told_here = inner.objects.get(&led.handle).is_some_and(|object| object.under == first.under);
-            let file = FileTold { name: name.clone(), handle: led.handle, bytes: state.attr.size, told: *told };
-            (is_told_here && led.kind.is_some()).then_some(file)
+            let (state, _) = inner.state(led.handle, now).filter(|(state, _)| state.attr.kind == FileKind::File)?;
+            let told = inner.objects.get(&led.handle).filter(|told| told.under == first.under && led.kind.is_some())?;
+            Some(FileTold { name: name.clone(), handle: led.handle, bytes: state.attr.size, since: told.since })
         });
         files.collect()
     }
