@@ -46,7 +46,7 @@ pub struct Habits {
 
 impl Habits {
     /// So many calls a short program makes, to which leases give little.
-    pub const FEW_CALLS: u32 = 64;
+    pub const FEW_CALLS: u32 = 16;
 }
 
 impl Default for Habits {
@@ -97,7 +97,8 @@ impl Threads {
     }
 }
 
-/// Hears what others change as soon as leases are kept, each metadata server by a thread of its own.
+/// Hears what others change as soon as leases are kept, each metadata server by a thread of its
+/// own.
 async fn hear<R: ThreadRuntime>(threads: Arc<Threads>, posix: Arc<PosixLayer<R>>) {
     let mut heard = Vec::new();
     posix.leases_begin().await;

@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use weft_trace::event::LOAD_PROCESSOR;
+use weft_trace::event::{LOAD_LIMIT, LOAD_PROCESSOR};
 use weft_trace::record::Body;
 use weft_trace::{Anchor, Drain, Mask, Mode, TraceRecord, Tracer};
 
+use crate::limit::Limit;
 use crate::output::{Output, anchor};
 use crate::processor::Processor;
 
@@ -82,6 +83,7 @@ impl Keeper {
             signals: dump_signals(),
             last_dump: None,
             processor: Processor::default(),
+            limit: Limit::default(),
             has_gauges: false,
             gauges: VecDeque::new(),
         };
@@ -122,6 +124,7 @@ struct Work {
     signals: Option<SignalFd>,
     last_dump: Option<Instant>,
     processor: Processor,
+    limit: Limit,
     /// They are wanted.
     has_gauges: bool,
     /// Gauges that no file has yet.
@@ -217,10 +220,15 @@ impl Work {
             return;
         }
         if let Some(gauges) = self.processor.look() {
-            if self.gauges.len() == GAUGES_MAX {
+            while self.gauges.len() + 2 > GAUGES_MAX {
                 self.gauges.pop_front();
             }
-            self.gauges.push_back(TraceRecord::new(self.tracer.ticks(), LOAD_PROCESSOR, Body::Counter(gauges)));
+            let [.., interval_ns] = gauges;
+            let mut gauge = |event, values| self.gauges.push_back(TraceRecord::new(self.tracer.ticks(), event, Body::Counter(values)));
+            gauge(LOAD_PROCESSOR, gauges);
+            if let Some(gauges) = self.limit.look(interval_ns) {
+                gauge(LOAD_LIMIT, gauges);
+            }
         }
     }
 

@@ -10,6 +10,7 @@
 
 mod fetch;
 mod keeper;
+mod limit;
 pub mod mpi;
 mod names;
 pub mod nodes;

@@ -11,7 +11,7 @@ const GAUGE_POINTS: u64 = 600;
 
 /// What the gauges of this program say, for people: the event, the name in formulas, the words.
 /// Others are called by their name and event.
-const TITLES: [(&str, &str, &str); 20] = [
+const TITLES: [(&str, &str, &str); 25] = [
     ("load.server", "queue", "requests of a turn"),
     ("load.server", "in_flight", "requests that wait at the server"),
     ("load.server", "dirty_bytes", "bytes not yet written"),
@@ -32,6 +32,11 @@ const TITLES: [(&str, &str, &str); 20] = [
     ("load.processor", "threads", "threads"),
     ("load.processor", "most_waited_ns", "longest wait for a processor, ns"),
     ("load.processor", "interval_ns", "time between looks, ns"),
+    ("load.limit", "stopped_ns", "kept from running by a limit so far, ns"),
+    ("load.limit", "last_stopped_ns", "kept from running since the last look, ns"),
+    ("load.limit", "interval_ns", "time between looks, ns"),
+    ("load.limit", "quota_us", "may run in each period, us"),
+    ("load.limit", "period_us", "period of the limit, us"),
 ];
 
 /// What a gauge is called.

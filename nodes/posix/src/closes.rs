@@ -14,7 +14,8 @@ pub(crate) struct Closes {
     state: Mutex<State>,
     /// Files wait, or the end has come: for the flow that closes.
     pub called: Signal,
-    /// The end has come, or what waited has been closed: for everybody else.
+    /// The end has come, what waited has been closed, or leases begin to be kept: for everybody
+    /// else.
     pub ended: Signal,
 }
 

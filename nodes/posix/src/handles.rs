@@ -8,6 +8,7 @@ use weft_rt::Runtime;
 
 use crate::description::{Caching, OpenHow};
 use crate::gateway::Gateway;
+use crate::paths::open_looked_up;
 use crate::posix::Posix;
 
 impl<R: Runtime, G: Gateway> Posix<R, G> {
@@ -81,7 +82,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::open`].
     pub async fn open_handle(&self, who: &Credentials, handle: Handle, how: OpenHow) -> Result<(Attr, u64)> {
         let client = self.client.for_one_operation();
-        let (attr, file) = self.noted(client.open(who, handle, how.rights, how.truncate).await)?;
+        let (attr, file) = self.noted(open_looked_up(&client, who, handle, how).await)?;
         let number = self.add_opened(&client, who, &attr, file, Caching::Direct, how).await?;
         Ok((attr, number))
     }

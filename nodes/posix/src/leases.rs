@@ -19,17 +19,17 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// each metadata server.
     pub fn keep_leases_below(&self) {
         self.client.keep_leases(true);
-        self.leases_called.notify();
+        self.closes.ended.notify();
     }
 
     /// Waits until leases are kept, or [`Posix::end`].
     pub async fn leases_begin(&self) {
         loop {
-            let (called, ended) = (self.leases_called.wait(), self.closes.ended.wait());
+            let called = self.closes.ended.wait();
             if self.client.keeps_leases() || self.closes.lock().ends {
                 return;
             }
-            race(called, ended).await;
+            called.await;
         }
     }
 

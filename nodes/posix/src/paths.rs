@@ -26,8 +26,14 @@ pub enum Met {
 /// How often a path is walked again because its object was replaced before it was open.
 const TRIES: usize = 16;
 
-/// Opens a file that was just found by its name.
-async fn open_looked_up<R: Runtime>(client: &Client<R>, who: &Credentials, file: Handle, how: OpenHow) -> Result<(Attr, Arc<OpenFile>)> {
+/// Opens a file for whoever has no kernel: without a message if it may be opened for reading by
+/// what is known of it.
+pub(crate) async fn open_looked_up<R: Runtime>(
+    client: &Client<R>,
+    who: &Credentials,
+    file: Handle,
+    how: OpenHow,
+) -> Result<(Attr, Arc<OpenFile>)> {
     let known = if how.rights == Rights::READ && !how.truncate { client.open_told(who, file) } else { None };
     match known {
         Some(known) => Ok(known),

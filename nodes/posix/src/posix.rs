@@ -62,8 +62,6 @@ pub struct Posix<R: Runtime, G> {
     pub(crate) set_id: SetId,
     /// Locks of programs of this gateway were given back.
     pub(crate) released: Signal,
-    /// Leases are kept from now on.
-    pub(crate) leases_called: Signal,
     /// Threads that walk a path again.
     pub(crate) walks: Walks,
     pub(crate) closes: Closes,
@@ -86,7 +84,6 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             pages: Pages::default(),
             set_id: SetId::default(),
             released: Signal::default(),
-            leases_called: Signal::default(),
             walks: Walks::default(),
             closes: Closes::default(),
             sealed: Sealed::default(),

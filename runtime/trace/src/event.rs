@@ -353,6 +353,13 @@ events! {
         ("waited_ns", Stage::Unseen), ("ran_ns", Stage::Unseen), ("threads", Stage::Unseen),
         ("most_waited_ns", Stage::Unseen), ("interval_ns", Stage::Unseen)];
 
+    /// A process that may have a part of the processors only (control groups): nanoseconds for
+    /// which it was kept from running, since the recording began and since the last look, how long
+    /// that is ago, and how long it may run in each period, in microseconds.
+    LOAD_LIMIT = 8 4 "load.limit" Counter Unseen &[
+        ("stopped_ns", Stage::Unseen), ("last_stopped_ns", Stage::Unseen), ("interval_ns", Stage::Unseen),
+        ("quota_us", Stage::Unseen), ("period_us", Stage::Unseen)];
+
     // Layer 9: marks.
     /// An iteration of a program begins.
     MARK_ITERATION = 9 0 "mark.iteration" Mark Unseen NONE;

@@ -44,7 +44,7 @@ pub struct Args {
 enum Leases {
     /// Each call asks
     Never,
-    /// From a program's 64th call on
+    /// From a program's 16th call on
     Busy,
     /// From its first call on
     Always,

@@ -39,8 +39,8 @@ impl<R: Runtime> Client<R> {
         Some(Hold { since, own_writers })
     }
 
-    /// True if what is believed of a file has not changed since then, and this client writes nothing
-    /// to it.
+    /// True if what is believed of a file has not changed since then, and this client writes
+    /// nothing to it.
     pub(super) fn holds_content(&self, file: Handle, since: TellingId) -> bool {
         let is_written = self.inner.opens.get(file).is_some_and(|inode| inode.past_writers().is_none());
         !is_written && self.inner.knowledge.told_since(file, self.rt().now()) == Some(since)

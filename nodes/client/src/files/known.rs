@@ -53,8 +53,8 @@ impl<R: Runtime> Client<R> {
         Some((attr?, file))
     }
 
-    /// [`Client::open_known`] for whoever has no kernel that allows opens: by the permission bits of
-    /// which this client was told.
+    /// [`Client::open_known`] for whoever has no kernel that allows opens: by the permission bits
+    /// of which this client was told.
     pub fn open_told(&self, who: &Credentials, handle: Handle) -> Option<(Attr, Arc<OpenFile>)> {
         let (state, _) = self.inner.knowledge.state(handle, self.rt().now())?;
         let Attr { mode, uid, gid, .. } = state.attr;

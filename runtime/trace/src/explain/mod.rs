@@ -12,6 +12,7 @@ mod blocking;
 mod critical;
 mod finding;
 mod index;
+mod limited;
 mod means;
 mod of_node;
 mod paths;
@@ -136,6 +137,8 @@ pub struct Analysis<'a> {
     stopped: stopped::Stopped,
     /// When they waited for a processor.
     starved: starved::Starved,
+    /// When they were kept from running by a limit.
+    limited: limited::Limited,
     /// Requests that servers refused because of their disks.
     refused: Vec<signs::Refused>,
     /// How long things take at each place.
@@ -159,7 +162,7 @@ impl<'a> Analysis<'a> {
     pub fn by(merged: &'a Merged, each: Each<'_>) -> Analysis<'a> {
         let index = Index::new(merged, each);
         let work = index.work(each);
-        let starved = starved::Starved::new(merged, each);
+        let (starved, limited) = (starved::Starved::new(merged, each), limited::Limited::new(merged, each));
         let (refused, stopped) = (signs::refused(merged, each), stopped::Stopped::new(merged, each));
         let means = means::Means::new(&index, each);
         let chunks: Vec<&[u32]> = index.roots.chunks(CHUNK).collect();
@@ -209,6 +212,7 @@ impl<'a> Analysis<'a> {
             last_answers,
             stopped,
             starved,
+            limited,
             refused,
             means,
             recorded,

@@ -4,6 +4,7 @@
 use weft_base::{ServerId, Status};
 
 use super::finding::{Cause, Finding, Known, MOST, stands_out, work_at};
+use super::limited::KeptBack;
 use super::report::Explanation;
 use super::suspect::{Named, Place, Suspect};
 use super::unfinished::SILENT_NS;
@@ -42,7 +43,9 @@ impl Explanation {
 /// The verdicts, the most important one first.
 pub(super) fn verdicts(explanation: &Explanation, known: &Known<'_>) -> Vec<Finding> {
     let wall = &explanation.wall;
-    let mut found: Vec<Finding> = stopped(explanation, known);
+    let mut limited = limited(explanation, known);
+    let mut found: Vec<Finding> = limited.extract_if(.., |one| one.share >= MUCH).collect();
+    found.extend(stopped(explanation, known));
     found.extend(silent(explanation, known));
     found.extend(refusals(explanation, known));
     // Something is always under way when a recording ends.
@@ -51,12 +54,14 @@ pub(super) fn verdicts(explanation: &Explanation, known: &Known<'_>) -> Vec<Find
     if explanation.operations == 0 {
         let what = if explanation.unfinished.is_empty() { "No operation was under way" } else { "No operation ended" };
         found.extend(open);
+        found.extend(limited);
         found.extend(without_processor(explanation, known));
         let sentence = format!("{what} in the {:.2} s that were recorded", wall.recorded_seconds);
         found.push(Finding::new(Cause::NoOperation, 1.0, sentence, ""));
         return found;
     }
     let idle = 1.0 - wall.share(wall.busy_seconds);
+    found.extend(limited);
     if idle > IDLE {
         found.extend(without_processor(explanation, known));
         let sentence = format!(
@@ -132,12 +137,36 @@ fn silent(explanation: &Explanation, known: &Known<'_>) -> Vec<Finding> {
     explanation.silent.iter().map(of).collect()
 }
 
+/// Processes that a limit kept from running, the longest first.
+fn limited(explanation: &Explanation, known: &Known<'_>) -> Vec<Finding> {
+    let of = |kept: KeptBack| {
+        let (name, share) = (&known.analysis.merged.nodes[kept.node].name, explanation.wall.share(kept.seconds).min(1.0));
+        let sentence = format!(
+            "{name} may have {:.0} % of a processor: the limit of its control group kept it from running for {:.2} s of {:.2} s",
+            kept.part * 100.0,
+            kept.seconds,
+            explanation.wall.recorded_seconds
+        );
+        let advice =
+            "Do: raise the limit of its control group (`cpu.max`; the processors of a container, unit or job), or run it elsewhere";
+        Finding::new(Cause::Processor, share, sentence, advice).at(Stage::Processor, name)
+    };
+    kept_back(explanation, known).map(of).take(2).collect()
+}
+
+/// Those of which that is worth a line.
+fn kept_back(explanation: &Explanation, known: &Known<'_>) -> impl Iterator<Item = KeptBack> {
+    let wall = &explanation.wall;
+    known.analysis.limited.between(known.recorded()).into_iter().filter(|kept| wall.share(kept.seconds) >= WORTH)
+}
+
 /// Processes that stood still for a part of the recording, beside servers that owe answers: those
 /// say it themselves.
 fn stopped(explanation: &Explanation, known: &Known<'_>) -> Vec<Finding> {
     let of = |(node, seconds): (usize, f64)| {
         let (name, share) = (&known.analysis.merged.nodes[node].name, explanation.wall.share(seconds));
-        let is_told = explanation.silent.iter().any(|silent| silent.server == *name);
+        let is_limited = kept_back(explanation, known).any(|kept| kept.node == node);
+        let is_told = is_limited || explanation.silent.iter().any(|silent| silent.server == *name);
         (share >= WORTH && !is_told).then(|| {
             let advice = "Look at: what has stopped this process (a signal, a debugger, a frozen control group, a pause of its machine)";
             let sentence =
@@ -154,7 +183,8 @@ fn without_processor(explanation: &Explanation, known: &Known<'_>) -> Option<Fin
     let mut shares: Vec<(f64, usize)> = known.analysis.starved.shares(known.recorded()).zip(0..).collect();
     shares.sort_by(|a, b| b.0.total_cmp(&a.0));
     let ((share, node), next) = (*shares.first()?, shares.get(1).map_or(0.0, |next| next.0));
-    (share >= MOST && next <= FAR_LESS * share).then(|| {
+    let is_told = kept_back(explanation, known).any(|kept| kept.node == node);
+    (!is_told && share >= MOST && next <= FAR_LESS * share).then(|| {
         let name = &known.analysis.merged.nodes[node].name;
         let sentence = format!(
             "{name} waits for a processor: a thread of it was ready and had none for {:.0} % of the time ({:.2} s of {:.2} s); what it has not \

@@ -65,6 +65,28 @@ fn a_process_without_a_processor_is_named_before_idle_programs() {
     }
 }
 
+/// A process with a fifth of a processor: named before idle programs, and not as one that stood
+/// still.
+#[test]
+fn a_process_that_is_kept_from_running_by_a_limit_is_named_first() {
+    for (kept_back, is_limit) in [(0.7, true), (0.15, true), (0.05, false)] {
+        let mut cluster = working(100);
+        for (at, interval) in (1..=9).map(|number| (number * 50 * MS, 50 * MS)).chain([(1050 * MS, 600 * MS)]) {
+            gauge(&mut cluster, "c1", at, interval, 0.0);
+            let last_ns = (interval as f64 * kept_back) as u64;
+            let values = [0, last_ns, interval, 20_000, 100_000];
+            let record = TraceRecord::new(at, event::LOAD_LIMIT, Body::Counter(values));
+            cluster.records.entry("c1").or_default().push(record);
+        }
+        let told = verdict(cluster);
+        let cause = if is_limit { Cause::Processor } else { Cause::NoAnswer };
+        assert_eq!((told[0].cause, told[0].place.as_deref()), (cause, Some("c1")), "{told:#?}");
+        assert_eq!(told[0].sentence.starts_with("c1 may have 20 % of a processor"), is_limit, "{told:#?}");
+        let of_it = told.iter().filter(|one| matches!(one.cause, Cause::Processor | Cause::NoAnswer));
+        assert_eq!(of_it.count(), 1, "{told:#?}");
+    }
+}
+
 #[test]
 fn one_directory_that_several_programs_want_is_named() {
     let directory = Handle::new(ServerId(1), 77).0;
