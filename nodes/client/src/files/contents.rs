@@ -152,7 +152,7 @@ impl Contents {
         if reading.lookups > 0 {
             return false;
         }
-        (reading.lookups, reading.pages) = (LOOKUPS, reading.pages + 1);
+        (reading.lookups, reading.pages) = (LOOKUPS, reading.pages.saturating_add(1));
         reading.listed.is_some() && reading.pages <= PAGES_MAX
     }
 
