@@ -3,10 +3,10 @@
 use std::ffi::{OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::time::Duration;
 
-use weft_host::door;
+use weft_host::door::{self, ProgramFs};
 use weft_library::Result;
 
 use crate::border::{border, given, invalid, text};
@@ -33,14 +33,41 @@ unsafe fn settings(options: *const weft_options) -> Result<(Option<PathBuf>, Opt
     Ok((key_file, timeout))
 }
 
+/// Those that are open, for the end of the process.
+static OPEN: Mutex<Vec<Weak<ProgramFs>>> = Mutex::new(Vec::new());
+static AT_EXIT: Once = Once::new();
+
+/// A process that ends without closing a file system would hold up for a while who changes what it
+/// was told.
+fn remember(fs: &Arc<ProgramFs>) {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    open.retain(|fs| fs.strong_count() > 0);
+    open.push(Arc::downgrade(fs));
+    AT_EXIT.call_once(|| {
+        // SAFETY: the function stays as long as this library. If it cannot be called, others wait.
+        let _ = unsafe { libc::atexit(leave_leases) };
+    });
+}
+
+extern "C" fn leave_leases() {
+    let open = std::mem::take(&mut *OPEN.lock().unwrap_or_else(PoisonError::into_inner));
+    let open: Vec<_> = open.iter().filter_map(Weak::upgrade).filter(|fs| fs.is_own()).collect();
+    if !open.is_empty() {
+        // What belongs to the thread that ends may be gone already. Nobody hears of a panic.
+        let leaving = std::thread::Builder::new().spawn(move || open.iter().for_each(|fs| fs.leave_leases()));
+        let _ = leaving.map(std::thread::JoinHandle::join);
+    }
+}
+
 /// Opens a file system.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_open_fs(fs: *const c_char, options: *const weft_options) -> *mut weft_fs {
     border(|| {
         // SAFETY: C's, as the header says.
         let (fs, (key_file, timeout)) = unsafe { (text(fs, "the file system")?, settings(options)?) };
-        let opened = door::open(OsStr::from_bytes(fs), key_file, timeout)?;
-        Ok(Box::into_raw(Box::new(weft_fs(Arc::new(opened)))))
+        let opened = Arc::new(door::open(OsStr::from_bytes(fs), key_file, timeout)?);
+        remember(&opened);
+        Ok(Box::into_raw(Box::new(weft_fs(opened))))
     })
 }
 

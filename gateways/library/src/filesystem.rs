@@ -193,6 +193,15 @@ impl<R: ThreadRuntime> FileSystem<R> {
         }
     }
 
+    /// For a process that ends and may not close it: nothing that servers told is believed any
+    /// more, and they hear of that. Later calls ask each time.
+    pub fn leave_leases(&self) {
+        if self.is_own() {
+            self.calls_left.store(-1, Ordering::Relaxed);
+            self.drive(self.posix.leave_leases());
+        }
+    }
+
     /// How full it is.
     ///
     /// # Errors

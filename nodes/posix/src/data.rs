@@ -43,14 +43,13 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             true => bytes.min(open.file.size_known().saturating_sub(offset)),
             false => bytes,
         };
+        open.note_read();
         // Such a cache reads ahead by itself.
         let outcome = match open.cached {
             true => self.client.read(&open.file, offset, bytes).await,
             false => self.read_on(&open, offset, bytes).await,
         };
-        let read = self.noted(outcome)?;
-        open.note_read();
-        Ok(read)
+        self.noted(outcome)
     }
 
     /// Reads from what was read ahead, or from servers, and then more of a file that is read in
@@ -136,9 +135,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::read_list`]; [`weft_base::Status::Stale`] if no such file is open.
     pub async fn read_list(&self, file: u64, ranges: &[(u64, u64)]) -> Result<Vec<Vec<Payload>>> {
         let open = self.description(file, "read")?;
-        let read = self.noted(self.client.read_list(&open.file, ranges).await)?;
         open.note_read();
-        Ok(read)
+        self.noted(self.client.read_list(&open.file, ranges).await)
     }
 
     /// Writes many ranges of an open file, as [`Posix::read_list`] reads them; `data` holds their

@@ -122,7 +122,8 @@ impl Description {
         }
     }
 
-    /// It was read.
+    /// It is being read. Before that, so that its server hears of the open if it is to hear of the
+    /// read.
     pub fn note_read(&self) {
         if self.is_atime_due {
             self.file.note_read();

@@ -93,7 +93,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
 
     /// Hears what others change at a metadata server, until [`Posix::end`].
     pub async fn hear_notices(&self, server: ServerId) {
-        while !self.closes.lock().ends {
+        while !self.closes.lock().ends && self.client.keeps_leases() {
             if !self.client.hear_notices(server, |notice, objects| self.forget(notice, objects)).await {
                 self.gateway.warn(&format!("{server} knows no leases: names and attributes are believed for a short time instead"));
                 self.client.keep_leases(false);
@@ -102,9 +102,11 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         }
     }
 
-    /// Tells all metadata servers that nothing is believed any more.
-    pub(crate) async fn leave_leases(&self) {
+    /// From now on nothing is believed that was told under leases; metadata servers hear of that.
+    pub async fn leave_leases(&self) {
         if self.client.keeps_leases() {
+            // Who hears notices does not begin anew.
+            self.client.keep_leases(false);
             let deadline = self.now() + LEAVE_NS;
             let map = self.client.map();
             join_all(map.meta.iter().map(|entry| self.client.leave_leases(entry.id, deadline))).await;

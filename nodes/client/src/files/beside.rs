@@ -2,6 +2,8 @@
 //! alone (`contents.rs` says how many). Their contents are kept as long as what was told of them
 //! under a lease holds: so nobody can have changed them, and reading them needs no message.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use weft_base::{Credentials, Handle, MILLISECOND, Status};
 use weft_rt::Runtime;
@@ -24,7 +26,8 @@ impl<R: Runtime> Client<R> {
     /// All bytes of a file that is open here without its server knowing, if they came with those of
     /// another file, or come now with those of others.
     pub(super) async fn read_beside(&self, flow: Flow, inode: &OpenInode) -> Option<Bytes> {
-        if !inode.is_unannounced() {
+        // Whoever closes what its server knows of can say that it was read.
+        if !inode.is_unannounced() || inode.is_read.load(Ordering::Relaxed) {
             return None;
         }
         let since = self.hold_of(inode)?.since;

@@ -5,6 +5,7 @@ mod header;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use tempfile::TempDir;
 use weft_system_tests::{FileSystem, Need, available, built, ok, skip, weft};
@@ -133,6 +134,25 @@ fn a_batch_costs_few_messages() {
     // The walk to the directory, the names, and the data of two servers.
     let asked = requests() - before;
     assert!((3.0..=5.0).contains(&asked), "{asked} requests for 256 files");
+}
+
+/// Only one that is killed is waited for, until what it was told is not true for it any more.
+#[test]
+fn a_program_that_ends_without_closing_holds_nobody_up() {
+    let Some(library) = Library::install("a_program_that_ends_without_closing_holds_nobody_up") else { return };
+    let fs = FileSystem::up(&["--data", "1"]);
+    ok(weft().arg("mkdir").arg(fs.at("/dir")));
+    let program = library.example("leaves");
+    let mut waited = Vec::new();
+    for how in ["ends", "dies"] {
+        ok(weft().arg("create").arg(fs.at("/dir/file")));
+        let said = Command::new(&program).arg(fs.state()).arg("/dir/file").arg(how).output().expect("it runs");
+        assert_eq!(said.status.success(), how == "ends", "{said:?}");
+        let began = Instant::now();
+        ok(weft().arg("rm").arg(fs.at("/dir/file")));
+        waited.push(began.elapsed());
+    }
+    assert!(waited[0] * 3 < waited[1], "{waited:?}");
 }
 
 #[test]
