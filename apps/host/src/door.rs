@@ -47,7 +47,10 @@ fn leases_after(word: Option<&OsStr>) -> Result<Option<u32>, Error> {
         Some("never") => Ok(None),
         Some("busy" | "") => Ok(Some(Habits::FEW_CALLS)),
         Some("always") => Ok(Some(0)),
-        _ => Err(Error::new(Status::Invalid, format!("{LEASES_VARIABLE} is neither never nor busy nor always"))),
+        _ => {
+            let given = word.unwrap_or_default().display();
+            Err(Error::new(Status::Invalid, format!("{LEASES_VARIABLE}={given}: give never, busy or always")))
+        }
     }
 }
 
@@ -83,6 +86,14 @@ mod tests {
         assert_eq!(umask(), 0o027);
         assert_eq!(umask(), 0o027);
         nix::sys::stat::umask(before);
+    }
+
+    #[test]
+    fn a_word_says_when_leases_begin() {
+        let after = |word: &str| leases_after(Some(OsStr::new(word))).ok();
+        assert_eq!((after("never"), after("always")), (Some(None), Some(Some(0))));
+        assert_eq!([leases_after(None).ok(), after("busy"), after("")], [Some(Some(Habits::FEW_CALLS)); 3]);
+        assert!(leases_after(Some(OsStr::new("1"))).unwrap_err().text.contains("WEFT_LEASES=1"));
     }
 
     #[test]

@@ -86,7 +86,8 @@ const char *weft_error(void);
 const char *weft_version(void);
 
 /* Opens the file system that a state directory, a config file, weft://HOST:PORT/NAME or a mount
- * point names. options may be NULL. */
+ * point names. options may be NULL. From the 16th call on what nobody has changed is not asked for
+ * again; WEFT_LEASES=never in the environment asks with every call. */
 weft_fs *weft_open_fs(const char *fs, const weft_options *options);
 /* Gives it back. Files and listings that are open stay usable; with the last of them the servers
  * hear of every close (at most 10 s). Before the end of the process: servers take files that a lost

@@ -79,8 +79,7 @@ impl<R: Runtime> Client<R> {
         }
     }
 
-    /// The file, and those that follow it in the order of names, as far as they were not
-    /// read.
+    /// The file, and those that follow it in the order of names, as far as they were not read.
     fn files_beside(&self, inode: &OpenInode, wanted: usize) -> Vec<FileTold> {
         let mut room = TOGETHER_BYTES_MAX;
         let known = self.inner.knowledge.files_beside(inode.handle, self.rt().now(), wanted * NAMES).into_iter();

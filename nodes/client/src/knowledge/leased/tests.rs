@@ -101,6 +101,34 @@ fn of_two_changes_at_once_no_answer_counts() {
     assert_eq!(believed(&leased), None, "which of them was first is not known");
 }
 
+/// Contents that were read count as long as the telling that they belong to.
+#[test]
+fn what_is_told_again_without_a_change_is_the_same_telling() {
+    let leased = begun();
+    let since = || leased.told_since(FILE, NOW);
+    tell(&leased, asked(&leased), 1);
+    let first = since();
+    assert!(first.is_some());
+    tell(&leased, asked(&leased), 1);
+    assert_eq!(since(), first);
+    tell(&leased, asked(&leased), 2);
+    assert_ne!(since(), first, "another version");
+    // Ended by a notice, by a change of this client, and by one that may concern any object.
+    let changes = |ended: Ended| {
+        let ended = leased.begin(vec![ended], false);
+        leased.changed(&ended, leased.newest());
+    };
+    let ends: [&dyn Fn(); 3] =
+        [&|| leased.notice(META, &LeaseNotice::Object { handle: FILE }), &|| changes(Ended::Object(FILE)), &|| changes(Ended::AnyObject)];
+    for (number, end) in ends.iter().enumerate() {
+        let before = since();
+        end();
+        assert_eq!(since(), None, "{number}");
+        tell(&leased, asked(&leased), 2);
+        assert!(since().is_some() && since() != before, "{number}: it may have changed and changed back");
+    }
+}
+
 #[test]
 fn a_name_that_is_lost_takes_along_what_it_led_to() {
     let leased = begun();
