@@ -21,6 +21,9 @@ pub type ProgramListing = weft_library::Listing<ClientRt>;
 /// When a program begins to keep leases: `never`, `always`, or `busy`, with some calls.
 pub const LEASES_VARIABLE: &str = "WEFT_LEASES";
 
+/// Whether a program makes files without asking: `yes` or `no`.
+pub const ABSORB_VARIABLE: &str = "WEFT_ABSORB";
+
 /// Opens the file system that `fs` names: a state directory, a config, an address or a mount point.
 /// Each call may take as long as `timeout` (`None`: 30 s). Rights and umask are those of the
 /// process now.
@@ -36,7 +39,9 @@ pub fn open(fs: &OsStr, key_file: Option<PathBuf>, timeout: Option<Duration>) ->
 /// # Errors
 /// As [`open`].
 pub fn open_with(fs: &OsStr, key_file: Option<PathBuf>, timeout: Option<Duration>, thread_begins: fn()) -> Result<ProgramFs, Error> {
-    let habits = Habits { leases_after: leases_after(std::env::var_os(LEASES_VARIABLE).as_deref())?, thread_begins };
+    let leases_after = leases_after(std::env::var_os(LEASES_VARIABLE).as_deref())?;
+    let absorbs = absorbs(std::env::var_os(ABSORB_VARIABLE).as_deref())?;
+    let habits = Habits { leases_after, absorbs, thread_begins };
     let opened = Fs::open(fs, &Common::new(key_file, timeout)).map_err(|error| Error::new(status_of(&error), format!("{error:#}")))?;
     FileSystem::open_with(opened.client, opened.who, umask(), habits)
 }
@@ -51,6 +56,15 @@ fn leases_after(word: Option<&OsStr>) -> Result<Option<u32>, Error> {
             let given = word.unwrap_or_default().display();
             Err(Error::new(Status::Invalid, format!("{LEASES_VARIABLE}={given}: give never, busy or always")))
         }
+    }
+}
+
+/// Whether files are made without asking.
+fn absorbs(word: Option<&OsStr>) -> Result<bool, Error> {
+    match word.map_or(Some("no"), OsStr::to_str) {
+        Some("no" | "") => Ok(false),
+        Some("yes") => Ok(true),
+        _ => Err(Error::new(Status::Invalid, format!("{ABSORB_VARIABLE}={}: give yes or no", word.unwrap_or_default().display()))),
     }
 }
 
@@ -94,6 +108,12 @@ mod tests {
         assert_eq!((after("never"), after("always")), (Some(None), Some(Some(0))));
         assert_eq!([leases_after(None).ok(), after("busy"), after("")], [Some(Some(Habits::FEW_CALLS)); 3]);
         assert!(leases_after(Some(OsStr::new("1"))).unwrap_err().text.contains("WEFT_LEASES=1"));
+    }
+
+    #[test]
+    fn a_word_says_whether_files_are_made_without_asking() {
+        let absorbs = |word: &str| absorbs(Some(OsStr::new(word))).ok();
+        assert_eq!([absorbs("yes"), absorbs("no"), absorbs(""), absorbs("1")], [Some(true), Some(false), Some(false), None]);
     }
 
     #[test]

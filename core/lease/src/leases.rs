@@ -302,14 +302,27 @@ impl Leases {
 
     /// Tells a client that others ask for a file that it has for itself.
     pub fn ask_back(&mut self, client: ClientId, file: Handle, now: Nanos) -> AskedBack {
+        self.ask_back_with(client, file, Notice::Append(file), now)
+    }
+
+    /// Tells a client that others ask for a directory in which it makes names alone.
+    pub fn ask_back_directory(&mut self, client: ClientId, dir: Handle, now: Nanos) -> AskedBack {
+        self.ask_back_with(client, dir, Notice::Delegation(dir), now)
+    }
+
+    /// True if no other client believes anything of a directory.
+    pub fn is_only_holder(&self, client: ClientId, dir: Handle) -> bool {
+        self.before.is_empty() && self.directories.get(&dir).is_none_or(|directory| directory.concerns_only(client))
+    }
+
+    fn ask_back_with(&mut self, client: ClientId, object: Handle, notice: Notice, now: Nanos) -> AskedBack {
         // One whose time is over is there until [`Leases::expire`] ends it, and may go on before.
         let Some(session) = self.sessions.get_mut(&client) else {
             let is_waited_for = self.before.contains(&client) && now < self.before_ends;
             return if is_waited_for { AskedBack::NotYet } else { AskedBack::Never };
         };
-        let notice = Notice::Append(file);
         if !session.unheard.iter().any(|sent| sent.notice == notice) {
-            session.send(file, notice, now);
+            session.send(object, notice, now);
         }
         AskedBack::Told
     }

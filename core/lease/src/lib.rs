@@ -52,4 +52,6 @@ pub enum Notice {
     Everything,
     /// That it is alone when it appends to this file.
     Append(Handle),
+    /// That it makes names in this directory alone.
+    Delegation(Handle),
 }

@@ -216,7 +216,7 @@ proptest! {
                             Notice::Object(object) => drop(client.believes.remove(&object)),
                             Notice::Directory(dir) => client.believes.retain(|object, _| Handle(10 + (object.0 - 100) % 2) != dir),
                             Notice::Everything => client.believes.clear(),
-                            Notice::Name(..) | Notice::Append(_) => unreachable!("objects only"),
+                            Notice::Name(..) | Notice::Append(_) | Notice::Delegation(_) => unreachable!("objects only"),
                         }
                     }
                     client.heard = newest;

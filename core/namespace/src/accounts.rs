@@ -134,6 +134,11 @@ impl Accounts {
         }
     }
 
+    /// True if nobody is limited here.
+    pub(crate) fn is_unlimited(&self) -> bool {
+        self.limited == (0, 0)
+    }
+
     /// What a file may take while somebody writes to it, if its owner is limited.
     #[inline]
     pub(crate) fn reserved(&self, handle: Handle) -> Option<Reserved> {

@@ -261,6 +261,27 @@ pub enum Change {
         /// Bytes that it may take beside that.
         beside_bytes: u64,
     },
+    /// The client makes files in the directory without asking.
+    PutDelegation {
+        /// The directory.
+        dir: Handle,
+        /// Who.
+        client: ClientId,
+    },
+    /// Nobody does any more.
+    DeleteDelegation {
+        /// The directory.
+        dir: Handle,
+    },
+    /// The handles with these counters are for files that the client makes without asking.
+    PutHandles {
+        /// Who.
+        client: ClientId,
+        /// The first counter.
+        first: u64,
+        /// The first counter behind them.
+        end: u64,
+    },
 }
 
 wire_for_variants! {
@@ -295,6 +316,9 @@ wire_for_variants! {
         28 PutByteLimit { uid, bytes }
         29 PutByteLoan { uid, server, bytes }
         30 PutCeiling { handle, file_bytes, beside_bytes }
+        31 PutDelegation { dir, client }
+        32 DeleteDelegation { dir }
+        33 PutHandles { client, first, end }
     }
 }
 

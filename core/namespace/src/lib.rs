@@ -16,6 +16,7 @@ mod acls;
 mod ceilings;
 mod change;
 mod contents;
+mod delegations;
 mod directory;
 mod flagged;
 mod graves;

@@ -43,6 +43,7 @@ impl State {
                 changes.extend(decided.map(|(tx, participants)| Change::PutDecided { tx: *tx, participants: participants.clone() }));
                 changes.extend(self.holders().iter().map(|client| Change::PutHolder { client: *client }));
                 changes.extend(self.accounts().kept());
+                changes.extend(self.delegations().kept());
                 SnapshotCursor::Inodes(Handle(0))
             }
             SnapshotCursor::Inodes(first) => self.inodes_from(first, max_changes, &mut changes),

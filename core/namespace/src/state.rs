@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use weft_base::{ClientId, FileKind, Handle, RequestId, Result, ServerId, Status, WallTime};
-use weft_wire::ops::{TxId, TxPart};
+use weft_wire::ops::TxId;
 use weft_wire::{Capability, ClusterKey, NameKey, Rights};
 
 use crate::accounts::{Accounts, Counted};
 use crate::ceilings::Reserved;
 use crate::change::Prepared;
 use crate::contents::Contents;
+use crate::delegations::Delegations;
 use crate::directory::{Directory, Entry};
 use crate::flagged::{Flagged, Flags};
 use crate::graves::Graves;
@@ -93,6 +94,7 @@ pub struct State {
     pub(crate) next_counter: u64,
     /// Clients that may believe what they were told.
     holders: BTreeSet<ClientId>,
+    delegations: Delegations,
 
     // Derived from the above.
     pub(crate) flagged: Flagged,
@@ -123,6 +125,7 @@ impl State {
             // Counter 0 names nothing, 1 is the root.
             next_counter: 2,
             holders: BTreeSet::new(),
+            delegations: Delegations::default(),
             flagged: Flagged::default(),
             accounts: Accounts::default(),
             graves: Graves::default(),
@@ -199,7 +202,10 @@ impl State {
             Change::PutReply { client, incarnation, sequence, finished_below, body } => {
                 self.replies.put(RequestId { client, incarnation, sequence }, finished_below, body);
             }
-            Change::ForgetClient { client } => self.replies.forget(client),
+            Change::ForgetClient { client } => {
+                self.replies.forget(client);
+                self.delegations.forget(client);
+            }
             Change::PutLocker { client } => {
                 self.lockers.insert(client);
             }
@@ -228,6 +234,12 @@ impl State {
             Change::PutCeiling { handle, file_bytes, beside_bytes } => self.put_ceiling(handle, Reserved { file_bytes, beside_bytes }),
             Change::PutHolder { client } => drop(self.holders.insert(client)),
             Change::DeleteHolder { client } => drop(self.holders.remove(&client)),
+            Change::PutDelegation { dir, client } => self.delegations.put(dir, client),
+            Change::DeleteDelegation { dir } => self.delegations.delete(dir),
+            Change::PutHandles { client, first, end } => {
+                self.next_counter = self.next_counter.max(end);
+                self.delegations.put_handles(client, first..end);
+            }
         }
     }
 
@@ -268,6 +280,7 @@ impl State {
         };
         if old.is_directory() {
             self.directories.remove(&handle);
+            self.delegations.delete(handle);
         }
         if old.kind == FileKind::Symlink || old.layout.is_varstrip() {
             self.targets.remove(&handle);
@@ -290,7 +303,7 @@ impl State {
     }
 
     /// Handles are never given out twice.
-    fn saw_handle(&mut self, handle: Handle) {
+    pub(crate) fn saw_handle(&mut self, handle: Handle) {
         if handle.server() == self.settings.server {
             self.next_counter = self.next_counter.max(handle.counter() + 1);
         }
@@ -319,7 +332,12 @@ impl State {
         &self.accounts
     }
 
-    /// The same, to be changed.
+    /// Directories in which clients make files without asking.
+    pub(crate) fn delegations(&self) -> &Delegations {
+        &self.delegations
+    }
+
+    /// What users take, to be changed.
     pub(crate) fn accounts_mut(&mut self) -> &mut Accounts {
         &mut self.accounts
     }
@@ -472,24 +490,5 @@ impl State {
     /// All clients with answers that are kept, sorted.
     pub fn reply_clients(&self) -> Vec<ClientId> {
         self.replies.clients()
-    }
-
-    // ---- Transactions
-    // ---------------------------------------------------------------------------------------------
-
-    /// Locks a coordinator's own parts; they have been prepared, and make this directory, if any:
-    /// nothing else gets its handle meanwhile.
-    pub fn lock_own(&mut self, tx: TxId, parts: &[TxPart], made: Option<Handle>) {
-        if let Some(made) = made {
-            self.saw_handle(made);
-        }
-        self.transactions.locks.lock(tx, LockMode::Own, parts, None);
-        self.accounts.makes(parts, false);
-    }
-
-    /// Releases a coordinator's own locks.
-    pub fn unlock_own(&mut self, tx: TxId, parts: &[TxPart]) {
-        self.transactions.locks.unlock(tx, parts, None);
-        self.accounts.makes(parts, true);
     }
 }

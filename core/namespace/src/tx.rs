@@ -3,11 +3,11 @@
 //! once.
 
 use bytes::Bytes;
-use weft_base::{Credentials, Handle, MODE_UNNAMED, Result, ServerId, Status, WallTime, check_name};
+use weft_base::{ClientId, Credentials, Handle, MODE_UNNAMED, Result, ServerId, Status, WallTime, check_name};
 use weft_wire::ops::{TxId, TxPart};
 
 use crate::access::check_owner;
-use crate::{Change, Inode, InodeFlags, Prepared, Record, State, WRITE};
+use crate::{Change, Inode, InodeFlags, LockMode, Prepared, Record, State, WRITE};
 
 /// Names that one inode may have at most.
 const LINKS_MAX: u32 = i32::MAX as u32;
@@ -43,6 +43,22 @@ impl State {
         self.transactions.decided.contains_key(&tx)
     }
 
+    /// Locks a coordinator's own parts; they have been prepared, and make this directory, if any:
+    /// nothing else gets its handle meanwhile.
+    pub fn lock_own(&mut self, tx: TxId, parts: &[TxPart], made: Option<Handle>) {
+        if let Some(made) = made {
+            self.saw_handle(made);
+        }
+        self.transactions.locks.lock(tx, LockMode::Own, parts, None);
+        self.accounts_mut().makes(parts, false);
+    }
+
+    /// Releases a coordinator's own locks.
+    pub fn unlock_own(&mut self, tx: TxId, parts: &[TxPart]) {
+        self.transactions.locks.unlock(tx, parts, None);
+        self.accounts_mut().makes(parts, true);
+    }
+
     /// Checks whether all parts, which concern this server, can be done, and chooses handles for
     /// new directories. Returns one handle for each part: the directory made, or the object
     /// concerned (0 if none).
@@ -54,7 +70,8 @@ impl State {
         let mut made = 0;
         let mut handles = Vec::with_capacity(parts.len());
         for part in parts {
-            if !self.transactions.locks.free_for(tx, part) {
+            // A change on this server alone was looked at before.
+            if !self.transactions.locks.free_for(tx, part) || tx.number != 0 && self.is_part_delegated(None, part) {
                 return Err(conflict);
             }
             handles.push(match part {
@@ -152,6 +169,32 @@ impl State {
             });
         }
         Ok(handles)
+    }
+
+    /// Checks that no part of a change on this server alone removes a directory in which another
+    /// client makes files without asking.
+    ///
+    /// # Errors
+    /// [`Status::Busy`]: it is asked for it back.
+    pub fn check_removed(&self, client: ClientId, parts: &[ServerPart]) -> Result<()> {
+        let removes = |part: &TxPart| matches!(part, TxPart::RemoveDirectory { .. });
+        let is_delegated = parts.iter().any(|part| removes(&part.part) && self.is_part_delegated(Some(client), &part.part));
+        if is_delegated { Err(Status::Busy) } else { Ok(()) }
+    }
+
+    /// True if a client, another than this one, makes files without asking in a directory that this
+    /// part is about, or perhaps the file: it is asked for it back.
+    fn is_part_delegated(&self, client: Option<ClientId>, part: &TxPart) -> bool {
+        match part {
+            TxPart::InsertEntry { dir, .. }
+            | TxPart::RemoveEntry { dir, .. }
+            | TxPart::RemoveDirectory { dir, .. }
+            | TxPart::ChangePartition { dir, .. }
+            | TxPart::GiveNames { dir, .. }
+            | TxPart::PutMap { dir, .. } => self.is_delegated_elsewhere(client, *dir),
+            TxPart::ChangeLinks { handle, .. } => self.is_untold_elsewhere(client, *handle),
+            _ => false,
+        }
     }
 
     /// The changes of prepared parts, to be applied now. Cannot fail: what the parts need is locked

@@ -149,6 +149,10 @@ impl KeyRights {
             // Who may change nothing leaves no time of access either.
             many.read = None;
         }
+        if let Request::Create(create) = &mut *request {
+            // It could not tell of what it makes so.
+            create.can_hold = None;
+        }
         if !self.is_for_everybody() {
             believe(request, opened);
         }

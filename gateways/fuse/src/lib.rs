@@ -59,6 +59,9 @@ pub struct MountOptions {
     /// Locks of programs are left to the kernel: those of other mounts are not seen. For files that
     /// one mount uses.
     pub local_locks: bool,
+    /// Files of directories that nobody else knows are made without asking their server: those of
+    /// the last milliseconds are lost with a mount that is killed.
+    pub absorbs: bool,
     /// Reading a file sets the time of its last access where that is due (`relatime`).
     pub sets_atime: bool,
     /// Read-only, for sealed trees: the kernel opens files without asking, and remembers what is
@@ -80,6 +83,7 @@ impl Default for MountOptions {
             remembers: Remembers::Default,
             direct_from_bytes: 1 << 20,
             local_locks: false,
+            absorbs: true,
             sets_atime: false,
             is_dataset: false,
             close_patience: Duration::from_secs(10),
@@ -166,6 +170,7 @@ fn begin<R: ThreadRuntime>(
         direct_from_bytes: options.direct_from_bytes,
         keeps_locks: !options.local_locks,
         appends_alone: true,
+        absorbs: options.absorbs,
         sets_atime: options.sets_atime,
         is_dataset: options.is_dataset,
     };

@@ -40,6 +40,9 @@ pub struct Habits {
     /// From so many calls on what servers tell under leases is believed until others change it; a
     /// thread for each metadata server hears of that. `None`: every call asks.
     pub leases_after: Option<u32>,
+    /// Files of directories that only this program knows are made without asking, once leases are
+    /// kept: those of the last milliseconds are lost with a program that is killed.
+    pub absorbs: bool,
     /// Called first on each thread beside the calls.
     pub thread_begins: fn(),
 }
@@ -51,7 +54,7 @@ impl Habits {
 
 impl Default for Habits {
     fn default() -> Habits {
-        Habits { leases_after: Some(Habits::FEW_CALLS), thread_begins: || {} }
+        Habits { leases_after: Some(Habits::FEW_CALLS), absorbs: false, thread_begins: || {} }
     }
 }
 
@@ -139,6 +142,7 @@ impl<R: ThreadRuntime> FileSystem<R> {
             direct_from_bytes: 0,
             keeps_locks: false,
             appends_alone: false,
+            absorbs: habits.absorbs,
             sets_atime: false,
             is_dataset: false,
         };

@@ -8,7 +8,7 @@ use weft_base::{Attr, ClusterMap, Handle, Nanos};
 use weft_rt::Runtime;
 
 use crate::attributes::Silent;
-use crate::files::{Contents, OpenTable, Refusals};
+use crate::files::{Contents, Delegations, OpenTable, Refusals};
 use crate::flow::Flow;
 use crate::knowledge::{Asked, Changing, Knowledge, Touched};
 use crate::locks::Locks;
@@ -34,6 +34,7 @@ pub(crate) struct Inner<R> {
     pub(crate) contents: Contents,
     pub(crate) silent: Silent,
     pub(crate) refusals: Refusals,
+    pub(crate) delegations: Delegations,
 }
 
 impl<R: Runtime> Clone for Client<R> {
@@ -47,10 +48,10 @@ impl<R: Runtime> Client<R> {
     pub fn new(rt: R, map: ClusterMap, options: ClientOptions) -> Client<R> {
         let servers = Servers::new(rt, map, &options);
         let knowledge = Knowledge::default();
-        let (opens, silent) = (OpenTable::default(), Silent::default());
+        let (opens, silent, contents) = (OpenTable::default(), Silent::default(), Contents::default());
         let locks = Locks::new(options.client);
-        let inner =
-            Inner { servers, options, opens, locks, knowledge, contents: Contents::default(), silent, refusals: Refusals::default() };
+        let (refusals, delegations) = (Refusals::default(), Delegations::default());
+        let inner = Inner { servers, options, opens, locks, knowledge, contents, silent, refusals, delegations };
         Client { inner: Arc::new(inner), until: Nanos::NEVER }
     }
 

@@ -44,12 +44,17 @@ impl<R: Runtime> Client<R> {
                 let told = if reply.session == session { Vec::new() } else { knowledge.told_under(server, &everything) };
                 if knowledge.renewed(server, reply.session, asked + (term_ns - term_ns / DRIFT)) {
                     forget(&everything, &told);
+                    self.lose_directories(server);
                     self.announce_for(server, &everything).await;
                 }
                 for notice in &reply.notices {
                     let told = knowledge.told_under(server, notice);
                     knowledge.notice(server, notice);
                     forget(notice, &told);
+                    if let LeaseNotice::Delegation { dir } = notice {
+                        let forget_file = |handle| forget(&LeaseNotice::Object { handle }, &[]);
+                        self.give_back_directory(server, *dir, forget_file).await;
+                    }
                     self.announce_for(server, notice).await;
                 }
                 knowledge.heard(server, reply.session, reply.newest);

@@ -75,13 +75,16 @@ pub struct CreateOptions {
     /// What is written to a new file may stay with this client until it is closed, where its server
     /// keeps small files: for clients that keep leases ([`crate::Client::keep_leases`]).
     pub can_delay: bool,
+    /// It may be made without asking, where nobody else knows the directory: for clients that keep
+    /// leases and call [`crate::Client::tell_absorbed`] soon.
+    pub can_absorb: bool,
 }
 
 impl Default for CreateOptions {
     fn default() -> Self {
         let rights = Rights::READ.with(Rights::WRITE);
-        let (stripe_bytes, stripe_width, strips) = Default::default();
-        CreateOptions { mode: 0o644, exclusive: false, rights, truncate: false, stripe_bytes, stripe_width, strips, can_delay: false }
+        let (stripe_bytes, stripe_width, strips, can_delay, can_absorb) = Default::default();
+        CreateOptions { mode: 0o644, exclusive: false, rights, truncate: false, stripe_bytes, stripe_width, strips, can_delay, can_absorb }
     }
 }
 

@@ -96,6 +96,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.look_after_locks();
             self.expire_leases();
             self.spread_large();
+            self.ask_back_directories();
             self.settle_quotas();
             self.kept(self.engine.rest().await);
             if self.rt.now() >= grace_ends {
@@ -117,6 +118,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         for client in expired.ended {
             self.state.borrow_mut().drop_client(client);
             self.drop_locks_of(client);
+            self.end_all_delegations(client);
         }
         if !expired.forgotten.is_empty() {
             let changes = expired.forgotten.into_iter().map(|client| Change::ForgetClient { client }).collect();

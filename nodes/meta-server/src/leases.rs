@@ -128,8 +128,15 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             request.can_delay = None;
             return;
         }
+        if self.state.borrow().inline_limit(request.at.dir) > 0 {
+            self.look_for_delay_room();
+        }
+    }
+
+    /// Contents that clients keep shall find room when they come.
+    pub(crate) fn look_for_delay_room(self: &Rc<Self>) {
         let state = self.state.borrow();
-        if state.inline_limit(request.at.dir) > 0 && !state.has_delay_room() && state.may_grow_contents() {
+        if !state.has_delay_room() && state.may_grow_contents() {
             self.start_growing();
         }
     }
@@ -166,6 +173,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 waiting.notify();
             }
             self.forget_holders([client]);
+            self.end_all_delegations(client);
             let nothing = NoticesReply { session: 0, term_ms: 0, newest: 0, notices: Vec::new() };
             return Ok(Step::Answer(nothing.to_bytes(), 0));
         }
@@ -220,6 +228,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             Notice::Directory(dir) => LeaseNotice::Directory { dir },
             Notice::Everything => LeaseNotice::Everything {},
             Notice::Append(handle) => LeaseNotice::Append { handle },
+            Notice::Delegation(dir) => LeaseNotice::Delegation { dir },
         });
         let term_ms = (leases.term_ns() / MILLISECOND) as u32;
         NoticesReply { session, term_ms, newest, notices: notices.collect() }
@@ -274,6 +283,8 @@ fn of_change(change: &Change) -> impl Iterator<Item = Touched<'_>> {
         Change::PutPartition { dir, .. } | Change::DeletePartition { dir } => (Some(Touched::Object(*dir)), &[]),
         // Nobody here will hear of changes of names that are elsewhere.
         Change::GiveNames { dir, .. } => (Some(Touched::Names(*dir)), &[]),
+        // Nor of names that its client makes alone.
+        Change::PutDelegation { dir, .. } => (Some(Touched::Names(*dir)), &[]),
         Change::PutPrepared { prepared, .. } => (None, &prepared.parts),
         // The times of a directory change with a name in it.
         Change::Touch { .. }
@@ -296,6 +307,8 @@ fn of_change(change: &Change) -> impl Iterator<Item = Touched<'_>> {
         | Change::PutByteLimit { .. }
         | Change::PutByteLoan { .. }
         | Change::PutCeiling { .. }
+        | Change::DeleteDelegation { .. }
+        | Change::PutHandles { .. }
         | Change::PutCounter { .. } => (None, &[]),
     };
     one.into_iter().chain(parts.iter().filter_map(of_part))

@@ -102,13 +102,14 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let leasable = self.leasable(client, &request);
         if let Request::Create(create) = &mut request {
             self.may_delay(client, create);
+            self.may_hold(client, create);
         }
         let hint = match &request {
             Request::SetXattr(request) if self.config.warn.is_some() => Some(request.clone()),
             _ => None,
         };
         let refused = Refused::of(&request);
-        let mut result = self.execute(peer, header, request);
+        let mut result = self.check_delegated(client, &request).and_then(|()| self.execute(peer, header, request));
         if let (Err(Status::Busy), Some(refused)) = (&result, refused)
             && let Err(status) = self.refused_for_contents(&refused)
         {
@@ -131,6 +132,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.tell_appenders(client, object);
         }
         self.ask_back_delayed();
+        self.ask_back_directories();
         if changes && let Err(status) = &result {
             self.state.borrow_mut().remember(header.request, header.finished_below(), Err(*status));
         }

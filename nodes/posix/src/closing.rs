@@ -28,13 +28,14 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         }
     }
 
-    /// Closes what is given back, until [`Posix::end`].
+    /// Tells servers of files that were made without asking, and closes what is given back, until
+    /// [`Posix::end`].
     pub async fn close_in_background(&self) {
         loop {
             let called = self.closes.called.wait();
             let (is_empty, ends) = {
                 let state = self.closes.lock();
-                (state.waiting.is_empty(), state.ends)
+                (state.waiting.is_empty() && !self.client.owes_absorbed(), state.ends)
             };
             match (is_empty, ends) {
                 (true, true) => return,
@@ -50,6 +51,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
                 state.works = true;
                 std::mem::take(&mut state.waiting)
             };
+            self.tell_absorbed().await;
             self.close_all(files).await;
             let ends = {
                 let mut state = self.closes.lock();
@@ -73,6 +75,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             race(ended, self.rt().sleep_until(next)).await;
             if self.now() >= next {
                 self.client.keep_alive().await;
+                self.tell_absorbed().await;
                 self.close_all(self.walks.expire(self.now())).await;
                 next = self.now() + KEEP_ALIVE;
             }
@@ -109,7 +112,36 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             race(ended, self.rt().sleep_until(end)).await;
         }
         // Not before: what was delayed is lost if others ask for it.
+        self.give_back_directories(patience_ns).await;
         self.leave_leases().await;
+    }
+
+    /// Somebody has made a file without asking: its server is to be told soon.
+    pub(crate) fn made_alone(&self) {
+        if self.client.begins_to_owe() {
+            self.closes.called.notify();
+        }
+    }
+
+    async fn tell_absorbed(&self) {
+        self.warn_of_lost(self.client.tell_absorbed(|file| self.forget_told(file)).await);
+    }
+
+    /// Servers hear of all files that were made without asking, within so many nanoseconds.
+    pub(crate) async fn give_back_directories(&self, within_ns: u64) {
+        let client = self.client.for_at_most(within_ns);
+        self.warn_of_lost(client.give_back_directories(|file| self.forget_told(file)).await);
+    }
+
+    /// Nobody waits who could be told.
+    fn warn_of_lost(&self, lost: Vec<weft_client::Error>) {
+        if !lost.is_empty() {
+            self.gateway.forget_names();
+        }
+        for error in lost {
+            self.forget_told(error.handle);
+            self.gateway.warn(&format!("a file that was made is lost: {error}"));
+        }
     }
 
     async fn close_all(&self, files: Vec<Arc<OpenFile>>) {

@@ -105,6 +105,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// From now on nothing is believed that was told under leases; metadata servers hear of that.
     pub async fn leave_leases(&self) {
         if self.client.keeps_leases() {
+            self.give_back_directories(LEAVE_NS).await;
             // Who hears notices does not begin anew.
             self.client.keep_leases(false);
             let deadline = self.now() + LEAVE_NS;
@@ -126,6 +127,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
                     self.closes.push(told);
                 }
             }
+            // The client below gives it back.
+            LeaseNotice::Delegation { .. } => {}
             LeaseNotice::Directory { .. } | LeaseNotice::Everything {} => {
                 self.gateway.forget_names();
                 objects.iter().for_each(|handle| self.forget_told(*handle));

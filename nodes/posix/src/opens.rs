@@ -65,6 +65,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             truncate: how.truncate,
             rights: how.rights,
             can_delay: self.options.appends_alone && !how.direct && how.stable == Stable::No,
+            can_absorb: self.options.absorbs && how.stable == Stable::No,
             ..CreateOptions::default()
         };
         let created = self.client.create(&who, dir.handle(), name, &options).await.map_err(|error| {
@@ -75,6 +76,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             Error { status: Status::Stale, ..error }
         });
         let (attr, file, _) = self.noted(created)?;
+        self.made_alone();
         let shown = self.show_name(dir, name, attr, changes);
         let caching = self.caching(&attr, &file, how);
         let number = self.add_file(&attr, file, caching, how.stable);

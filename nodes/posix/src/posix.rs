@@ -41,6 +41,10 @@ pub struct Options {
     /// notices for it ([`Posix::next_to_hear`]), or others that want to write are refused. False:
     /// every append takes a lock at the server.
     pub appends_alone: bool,
+    /// Files of directories that nobody else knows are made without asking, and servers are told of
+    /// them some milliseconds later ([`Posix::close_in_background`]). The gateway must hear notices
+    /// for it.
+    pub absorbs: bool,
     /// Reading a file sets the time of its last access where that is due, as `relatime` of Linux
     /// has it; servers hear of it with the close. False: reading sets no time.
     pub sets_atime: bool,

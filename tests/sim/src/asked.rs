@@ -8,6 +8,7 @@ pub const ASKED: &[Op] = &[
     Op::Meet,
     Op::Lookup,
     Op::Create,
+    Op::CreateMany,
     Op::Mkdir,
     Op::Unlink,
     Op::Rmdir,

@@ -43,6 +43,8 @@ pub struct ClusterConfig {
     pub inline_limit: u32,
 }
 
+/// How often clients look whether servers have to be told of what they have made, in nanoseconds.
+const TELL_NS: u64 = 3 * MILLISECOND;
 /// The batch interval in nanoseconds.
 pub const BATCH_NS: u64 = 50 * MILLISECOND;
 /// How long servers keep what lost clients had open, in nanoseconds.
@@ -194,6 +196,16 @@ impl Cluster {
             };
             drop(self.control.spawn_on(node, hears));
         }
+        // Servers are told soon of what it makes without asking, as a gateway does that.
+        let client = client.clone();
+        drop(self.control.spawn_on(node, move |rt: SimRt| async move {
+            loop {
+                rt.sleep_until(rt.now() + TELL_NS).await;
+                if client.owes_absorbed() {
+                    client.tell_absorbed(|_| {}).await;
+                }
+            }
+        }));
     }
 
     /// Lets servers join after so many nanoseconds from now each; data servers and metadata servers

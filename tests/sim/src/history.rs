@@ -404,8 +404,7 @@ pub struct History {
     pub splits: bool,
     /// Clients with leases may delay what they write to new files.
     pub delays: bool,
-    /// Clients and files that they made, where what they wrote may have been lost with them: it was
-    /// not closed for certain.
+    /// Clients and files that they made and did not close: what they wrote may be lost with them.
     lost: BTreeSet<(usize, Handle)>,
 }
 
@@ -463,6 +462,11 @@ impl History {
             }
         }
         self.lost.extend(opens.into_iter().filter(|(_, count)| *count > 0).map(|(file, _)| (client, file)));
+    }
+
+    /// True if a file was made without asking, and may have been lost with its client.
+    pub fn may_never_be_told(&self, made: &Event, file: Handle) -> bool {
+        made.begin_at == made.end_at && self.may_be_lost(made.client, file)
     }
 
     /// True if what this client wrote to a file may have been lost with it.

@@ -152,6 +152,11 @@ fn steps_of(history: &History, allow: Allowances) -> Vec<Step> {
             // moment.
             (Action::Create { .. }, Outcome::Done(Answer::Created(seen, true))) => {
                 add(event.action.clone(), StepResult::Done(Answer::Created(*seen, true)));
+                if let Action::Create { dir, name, .. } = &event.action
+                    && history.may_never_be_told(event, seen.handle)
+                {
+                    add(Action::Unlink { dir: *dir, name: *name }, StepResult::Optional);
+                }
                 add(Action::GetAttr { handle: seen.handle, held: false }, StepResult::Done(Answer::Attr(*seen)));
             }
             (Action::ReadDir { dir, one_page }, Outcome::Done(Answer::Listing(entries))) if !one_page || history.splits => {

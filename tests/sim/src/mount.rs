@@ -93,6 +93,7 @@ impl Mount {
             direct_from_bytes: 1 << 20,
             keeps_locks: true,
             appends_alone: true,
+            absorbs: true,
             sets_atime: false,
             is_dataset: false,
         };

@@ -1,13 +1,15 @@
 //! The clients of a run: each does one random operation after another and writes down what it asked
 //! and what it was told.
 
+mod data;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use weft_base::{Credentials, FileKind, Handle, MILLISECOND, ROOT_HANDLE, SECOND, Status};
-use weft_client::{Client, CreateOptions, Fallocate, OpenFile, RenameFlags, SeekFor, SetAttr, XattrFlags};
+use weft_client::{Client, CreateOptions, OpenFile, RenameFlags, SeekFor, SetAttr, XattrFlags};
 use weft_layout::HintName;
 use weft_rt::{Bulk, Runtime};
 use weft_rt_sim::{Control, Joined, NodeId, Random, SimRt};
@@ -121,6 +123,8 @@ pub struct Worker {
     /// Its choices.
     pub random: Random,
     open: BTreeMap<Handle, Vec<Arc<OpenFile>>>,
+    /// The directory that it has made last, and how many files it makes in it first.
+    made: Option<(Handle, u32)>,
     keep_alive: Joined<()>,
 }
 
@@ -135,7 +139,7 @@ impl Worker {
         random: Random,
     ) -> Worker {
         let keep_alive = control.spawn_on(node, |_| Worker::keep_alive(client.clone()));
-        Worker { number, client, shared, random, open: BTreeMap::new(), keep_alive }
+        Worker { number, client, shared, random, open: BTreeMap::new(), made: None, keep_alive }
     }
 
     /// True if the process of the client has died; another may run on its node now.
@@ -258,6 +262,16 @@ impl Worker {
             drop(shared);
             return self.choose_data(handle);
         }
+        // Who has just made a directory makes files in it, some without asking.
+        if let Some((dir, left)) = self.made.as_mut().filter(|(_, left)| shared.history.delays && *left > 0) {
+            let (dir, name) = (*dir, Name(*left as u8));
+            *left -= u32::from(random.below(4) > 0);
+            if random.below(5) == 0 {
+                let (from, to) = (Name(*left as u8 + 1), Name(*left as u8 + 12));
+                return Action::Rename { from_dir: dir, from, to_dir: dir, to, mode: RenameMode::Replace };
+            }
+            return Action::Create { dir, name, exclusive: random.coin(), truncate: false };
+        }
         if choices.follow && !shared.touched.is_empty() && random.below(3) == 0 {
             let (dir, name) = shared.touched[random.below(shared.touched.len() as u64) as usize];
             return match random.below(8) {
@@ -324,39 +338,6 @@ impl Worker {
         }
     }
 
-    fn choose_data(&mut self, handle: Handle) -> Action {
-        let random = &mut self.random;
-        let offset = if random.below(3) == 0 { 0 } else { random.below(FILE_BYTES - PIECE_BYTES) };
-        let len = random.between(1, PIECE_BYTES);
-        match random.below(20) {
-            0..9 => {
-                let mut shared = self.shared.borrow_mut();
-                let tag = shared.tags.entry(handle).or_insert(0);
-                if *tag == u8::MAX {
-                    return Action::Fsync { handle };
-                }
-                *tag += 1;
-                Action::Write { handle, offset, len, tag: *tag }
-            }
-            9..15 if len.is_multiple_of(6) => Action::SetTime { handle, time: len as u16 },
-            9..15 if len.is_multiple_of(5) => Action::GetAttr { handle, held: true },
-            9..15 if len.is_multiple_of(4) => {
-                let keep_size = len.is_multiple_of(3);
-                let how = match random.below(4) {
-                    0 => Fallocate::Reserve { keep_size },
-                    1 => Fallocate::Zero { keep_size },
-                    _ => Fallocate::Punch,
-                };
-                Action::Allocate { handle, offset, len, how }
-            }
-            9..15 => Action::Read { handle, offset, len },
-            15 => Action::SetSize { handle, size: random.below(FILE_BYTES) },
-            16 => Action::GetAttr { handle, held: true },
-            17 => Action::Fsync { handle },
-            _ => Action::Close { handle },
-        }
-    }
-
     async fn perform(&mut self, action: &Action, number: usize) -> Result<Answer, Status> {
         let (client, who) = (self.client.clone(), &Credentials::ROOT);
         let attr = |attr: weft_base::Attr| Answer::Attr(Seen::from(&attr));
@@ -365,7 +346,8 @@ impl Worker {
             Action::Create { dir, name, exclusive, truncate } => {
                 let rights = Rights::READ.with(Rights::WRITE);
                 let (mode, exclusive, truncate, can_delay) = (FILE_MODE, *exclusive, *truncate, self.shared.borrow().history.delays);
-                let options = CreateOptions { mode, exclusive, rights, truncate, can_delay, ..CreateOptions::default() };
+                let can_absorb = can_delay;
+                let options = CreateOptions { mode, exclusive, rights, truncate, can_delay, can_absorb, ..CreateOptions::default() };
                 let (attr, file, created) = client.create(who, *dir, &name.bytes(), &options).await?;
                 self.open.entry(attr.handle).or_default().push(file);
                 Ok(Answer::Created(Seen::from(&attr), created))
@@ -374,7 +356,11 @@ impl Worker {
             Action::Symlink { dir, name, target } => {
                 Ok(attr(client.symlink(who, *dir, &name.bytes(), &vec![b't'; usize::from(*target)]).await?))
             }
-            Action::Mkdir { dir, name } => Ok(attr(client.mkdir(who, *dir, &name.bytes(), DIR_MODE).await?)),
+            Action::Mkdir { dir, name } => {
+                let made = client.mkdir(who, *dir, &name.bytes(), DIR_MODE).await?;
+                self.made = Some((made.handle, self.random.below(10) as u32));
+                Ok(attr(made))
+            }
             Action::Unlink { dir, name } => Ok(done(client.unlink(who, *dir, &name.bytes()).await?)),
             Action::Rmdir { dir, name } => Ok(done(client.rmdir(who, *dir, &name.bytes()).await?)),
             Action::Rename { from_dir, from, to_dir, to, mode } => {

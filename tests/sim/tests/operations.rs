@@ -13,6 +13,7 @@ const SEEDS: u64 = 60;
 fn histories_ask_for_what_they_are_said_to_ask_for() {
     let mut asked: BTreeSet<_> = (0..SEEDS).flat_map(|seed| run_seed(seed, None, false).asked).collect();
     asked.extend((0..SEEDS / 10).flat_map(|seed| run_plan(&Plan::leased(seed, None), false).asked));
+    asked.extend((0..SEEDS / 2).flat_map(|seed| run_plan(&Plan::leased(seed, None).with_small_files(), false).asked));
     asked.extend((0..SEEDS / 10).flat_map(|seed| run_plan(&Plan::split(seed, None), false).asked));
     asked.extend((0..SEEDS / 10).flat_map(|seed| run_plan(&Plan::putting(seed, None), false).asked));
     let missing: Vec<_> = ASKED.iter().filter(|op| !asked.contains(op)).collect();

@@ -71,8 +71,8 @@ fn answered(fs: &FileSystem, work: impl FnOnce()) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn a_small_file_of_a_mount_is_one_request_and_a_share_of_one() {
-    if !available("a_small_file_of_a_mount_is_one_request_and_a_share_of_one", &[Need::Fuse]) {
+fn a_small_file_of_a_mount_is_a_share_of_two_requests() {
+    if !available("a_small_file_of_a_mount_is_a_share_of_two_requests", &[Need::Fuse]) {
         return;
     }
     let (fs, first, _) = two_mounts();
@@ -80,10 +80,12 @@ fn a_small_file_of_a_mount_is_one_request_and_a_share_of_one() {
     fs::create_dir(&dir).unwrap();
     let counts = answered(&fs, || (0..200).for_each(|number| fs::write(dir.join(format!("f{number}")), [7; 3901]).unwrap()));
     let count = |op: &str| counts.get(op).copied().unwrap_or(0);
-    let of_each = ["Create", "Lookup", "Write", "Open", "Close"].map(count);
-    assert_eq!(of_each, [200, 0, 0, 0, 0], "{counts:?}");
-    // Some 55 on an idle machine; a slow one gathers fewer in the 3 ms that a close waits.
-    assert!((1..=150).contains(&count("CloseMany")), "{counts:?}");
+    let of_each = ["Lookup", "Write", "Open", "Close"].map(count);
+    assert_eq!(of_each, [0; 4], "{counts:?}");
+    // The first one or two are asked for.
+    assert!((1..=5).contains(&count("Create")), "{counts:?}");
+    // Some 20 each on an idle machine; a slow one gathers fewer in the 3 ms that a close waits.
+    assert!((1..=150).contains(&count("CreateMany")) && (1..=150).contains(&count("CloseMany")), "{counts:?}");
 }
 
 #[test]

@@ -47,6 +47,8 @@ Options for -o, separated by commas:
   cache_ms=N         instead, it remembers them for so long (the default before Linux 6.16: 1000)
   direct_from=SIZE   files at least this large are read past the page cache (default 1MiB)
   nonempty           over a directory with entries, which nobody sees until it is unmounted
+  noabsorb           their server is asked for each new file, also in a directory that nobody else knows: so none is lost with a
+                     mount that is killed
   relatime           reading sets the time of a file's last access if it was changed since, or if that is a day old; servers
                      hear of it with the close (the default is noatime: reading sets no time)
   locks=local        locks of programs are left to the kernel and not seen by other mounts
@@ -373,6 +375,8 @@ pub fn parse_options(options: &[String]) -> Result<MountOptions> {
             ("leases", None) => parsed.remembers = Remembers::UntilChanged,
             ("cache_ms", Some(_)) => parsed.remembers = Remembers::For(Duration::from_millis(number()?)),
             ("locks", Some("local")) => parsed.local_locks = true,
+            ("absorb", None) => parsed.absorbs = true,
+            ("noabsorb", None) => parsed.absorbs = false,
             ("relatime", None) => parsed.sets_atime = true,
             ("noatime", None) => parsed.sets_atime = false,
             ("dataset", None) => parsed.is_dataset = true,
@@ -424,6 +428,7 @@ mod tests {
         assert!(dataset.is_dataset && dataset.read_only && dataset.local_locks);
         assert_eq!(dataset.remembers, Remembers::For(NAMES_OUTSIDE));
         assert!(parse("dataset,rw").unwrap_err().to_string().contains("read-only"));
+        assert!(MountOptions::default().absorbs && !parse("noabsorb").unwrap().absorbs);
         assert!(parse("relatime").unwrap().sets_atime && !parse("relatime,noatime").unwrap().sets_atime);
         assert!(parse("relatime,dataset").unwrap_err().to_string().contains("change nothing"));
         assert!(parse("leases,cache_ms=0").unwrap_err().to_string().contains("exclude each other"));

@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use weft_host::connect::{Common, Fs, KEY_FILE_VARIABLE};
-use weft_host::door::LEASES_VARIABLE;
+use weft_host::door::{ABSORB_VARIABLE, LEASES_VARIABLE};
 use weft_host::fs_arg::is_url;
 
 /// The library, beside this program or where `make install-library` puts it.
@@ -34,6 +34,10 @@ pub struct Args {
     /// stopped holds up for some seconds who wants to change what it was told
     #[arg(long, value_name = "WHEN", default_value = "busy")]
     leases: Leases,
+    /// Make files of directories that only this program knows without asking their server each
+    /// time: a program that is killed loses those of the last milliseconds
+    #[arg(long)]
+    absorb: bool,
     /// The program and its arguments
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -80,6 +84,7 @@ impl Args {
         command.args(&self.command[1..]);
         command.env("WEFT_PRELOAD", join(self.at.as_os_str(), "=", &fs));
         command.env(LEASES_VARIABLE, self.leases.word());
+        command.env(ABSORB_VARIABLE, if self.absorb { "yes" } else { "no" });
         command.env("WEFT_PRELOAD_TIMEOUT", common.timeout().as_secs().to_string());
         command.env(
             "LD_PRELOAD",

@@ -40,6 +40,9 @@ fn samples() -> Vec<Change> {
         Change::PutByteLimit { uid: 7, bytes: 1 << 40 },
         Change::PutByteLoan { uid: 7, server: ServerId(1), bytes: 1 << 30 },
         Change::PutCeiling { handle: Handle(9), file_bytes: 5 << 20, beside_bytes: 4096 },
+        Change::PutDelegation { dir: Handle(9), client: ClientId(7) },
+        Change::DeleteDelegation { dir: Handle(9) },
+        Change::PutHandles { client: ClientId(7), first: 100, end: 4196 },
     ]
 }
 

@@ -67,6 +67,7 @@ impl State {
             }
             false => (None, None, None),
         };
+        let delegation = if is_unnamed { None } else { self.delegate(cx, request, &inode, record) };
         let reply = CreateReply {
             created: true,
             handle,
@@ -82,6 +83,7 @@ impl State {
             delay_bytes,
             dir: if is_unnamed { DirChange::NONE } else { DirChange { version: dir.version + 1, time: cx.now } },
             ceiling,
+            delegation,
         };
         record.changes.push(Change::PutInode { handle, inode });
         record.changes.extend(reserves);
@@ -196,8 +198,9 @@ impl State {
             return Err(Status::Exists);
         }
         let (state, capability, dir) = (None, None, DirChange::NONE);
+        let (delay_bytes, ceiling, delays_attributes, delegation) = Default::default();
         let mut reply =
-            CreateReply { created: false, handle, kind, state, capability, dir, delay_bytes: None, ceiling: None, delays_attributes: None };
+            CreateReply { created: false, handle, kind, state, capability, dir, delay_bytes, ceiling, delays_attributes, delegation };
         let Some(inode) = self.peek(handle) else { return Ok(reply) };
         if let Some(changed) = self.replace_content(cx, request, handle, inode, record)? {
             reply.state = Some(self.file_state(cx, handle, &changed));

@@ -67,6 +67,9 @@ impl State {
     /// noted as one to be asked back ([`State::take_asked_back`]).
     pub(crate) fn check_tellable(&self, client: ClientId, handle: Handle, inode: &Inode) -> Result<()> {
         self.check_readable(handle, inode)?;
+        if inode.is_directory() && self.is_delegated_elsewhere(Some(client), handle) {
+            return Err(Status::Busy);
+        }
         if self.is_delayed_elsewhere(client, handle, inode) {
             self.opens.asked_back.borrow_mut().insert(handle);
             return Err(Status::Busy);
@@ -142,7 +145,11 @@ impl State {
             changed.written(DataTime { at: written.mtime.at.min(cx.now), ..written.mtime });
         }
         if stays {
-            let ContentRoom::At(block) = self.contents().room(content.len()) else { return Err(Status::NoSpace) };
+            let block = match self.contents().room(content.len()) {
+                ContentRoom::At(block) => block,
+                ContentRoom::Soon => return Err(Status::Busy),
+                ContentRoom::None => return Err(Status::NoSpace),
+            };
             (changed.size, changed.of_kind) = (content.len() as u64, block);
             changed.mode |= MODE_INLINE;
         }

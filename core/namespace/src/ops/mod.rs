@@ -12,6 +12,7 @@ mod close;
 mod content;
 mod create;
 mod delay;
+mod delegate;
 mod getattr;
 mod link;
 mod lookup;

@@ -80,6 +80,9 @@ impl State {
         if handle.server() != self.settings.server {
             return Err(Status::WrongServer);
         }
+        if kind == FileKind::Directory && self.is_delegated_elsewhere(None, handle) {
+            return Err(Status::Busy);
+        }
         let (dir, name) = (slice.dir, Bytes::copy_from_slice(name));
         let object = match kind {
             FileKind::Directory => TxPart::RemoveDirectory { dir: handle, must_own: slice.must_own },

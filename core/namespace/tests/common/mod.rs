@@ -194,6 +194,7 @@ pub fn create(dir: Handle, file: &str) -> CreateRequest {
         unnamed: None,
         content: None,
         can_delay: None,
+        can_hold: None,
     }
 }
 

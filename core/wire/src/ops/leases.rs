@@ -59,6 +59,12 @@ pub enum LeaseNotice {
         /// The file.
         handle: Handle,
     },
+    /// That it may make files in this directory without asking: others ask for it, and wait until
+    /// it was given back.
+    Delegation {
+        /// The directory.
+        dir: Handle,
+    },
 }
 
 wire_for_variants! {
@@ -68,5 +74,6 @@ wire_for_variants! {
         3 Directory { dir }
         4 Everything {}
         5 Append { handle }
+        6 Delegation { dir }
     }
 }

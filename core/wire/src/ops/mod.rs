@@ -3,6 +3,7 @@
 
 mod classic;
 mod data;
+mod delegation;
 mod inodes;
 mod leases;
 mod live;
@@ -25,6 +26,7 @@ use weft_base::{Handle, Result, ServerRole, Status};
 
 pub use self::classic::*;
 pub use self::data::*;
+pub use self::delegation::*;
 pub use self::inodes::*;
 pub use self::leases::*;
 pub use self::live::*;
@@ -310,6 +312,10 @@ operations! {
         once, Freed, MetaChange, by User, traced "removeentries", about at.dir, tells nothing each left.handle;
     /// Spread the names of a directory over servers, or how does it go on?
     26 Split(SplitRequest) -> SplitReply, Meta "server of the inode", reads, Needed, Other, by User, traced "split", about dir;
+
+    /// These files were made in directories that are delegated to this client.
+    27 CreateMany(CreateManyRequest) -> CreateManyReply, Meta "server of the directories",
+        once, Freed, MetaChange, by UnlimitedKey, traced "createmany", about nothing each groups.dir;
 
     // Metadata servers, by handle.
     /// Attributes.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use weft_base::{Credentials, FileKind, Handle, WallTime};
 
+use super::delegation::Delegation;
 use super::inodes::FileState;
 use crate::{Capability, Ceiling, Rights, wire_struct};
 
@@ -76,6 +77,9 @@ wire_struct! {
             /// The client hears notices, and can keep what is written to the file until it is
             /// closed ([`Rights::DELAY`]).
             6 pub can_delay: bool,
+            /// The client knows all names of the directory, and can make further files in it
+            /// without asking ([`Delegation`]); it has so many handles left for them.
+            8 pub can_hold: u32,
         }
     }
 
@@ -101,6 +105,8 @@ wire_struct! {
             /// With [`Rights::DELAY`]: what its owner sets of the file may come with its close, too
             /// ([`DelayedAttributes`](super::DelayedAttributes)).
             6 pub delays_attributes: bool,
+            /// The directory is delegated to the client from now on.
+            8 pub delegation: Delegation,
         }
     }
 

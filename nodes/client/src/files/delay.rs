@@ -154,6 +154,14 @@ impl OpenInode {
         self.is_delayed.store(false, Ordering::Release);
     }
 
+    /// It was made here, and its server has not taken it in.
+    pub(super) fn never_made(&self) {
+        let mut state = self.lock();
+        state.held = Rights::default();
+        self.lose(&mut state);
+        self.is_delayed.store(false, Ordering::Release);
+    }
+
     fn lose(&self, state: &mut State) {
         state.delayed = Delayed::Nothing;
         state.lost_writes();
@@ -271,6 +279,7 @@ impl<R: Runtime> Client<R> {
         }
         let ticket = self.inner.opens.begin();
         let (handle, open_sequence, rights) = (inode.handle, ticket.sequence, Rights::WRITE.with(Rights::DELAY));
+        inode.opens_again(open_sequence);
         let request = OpenRequest {
             handle,
             rights,

@@ -95,7 +95,7 @@ impl<R: Runtime> Client<R> {
             // Changes are not told any more.
             LeaseNotice::Directory { .. } | LeaseNotice::Everything {} => inode.handle.server() == server,
             // A file that loses a name is told of itself.
-            LeaseNotice::Name { .. } | LeaseNotice::Append { .. } => false,
+            LeaseNotice::Name { .. } | LeaseNotice::Append { .. } | LeaseNotice::Delegation { .. } => false,
         });
         self.announce_all(concerned.collect()).await;
     }

@@ -1,6 +1,7 @@
 //! Files: what this client has open, reads and writes. What it knows of them, and in which order
 //! their servers hear of it, is hidden here: of an open file others see its sizes and times only.
 
+mod absorb;
 mod allocate;
 mod append;
 mod appending;
@@ -9,6 +10,7 @@ mod closes;
 mod contents;
 mod delay;
 mod delayed;
+mod delegations;
 mod distribution;
 mod gaps;
 mod granted;
@@ -35,6 +37,7 @@ pub use hold::Hold;
 pub use open_table::OpenFile;
 
 pub(crate) use contents::Contents;
+pub(crate) use delegations::Delegations;
 pub(crate) use open_inode::{OpenInode, View};
 pub(crate) use open_table::{OpenTable, Subject};
 pub(crate) use opens::file_request;

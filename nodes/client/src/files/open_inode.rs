@@ -163,7 +163,7 @@ impl OpenInode {
     }
 
     /// A local open was granted, with these attributes. Called with the table locked.
-    pub(super) fn opened(&self, sequence: u64, rights: Rights, attr: &Attr, granted: Granted) {
+    pub(super) fn opened(&self, sequence: u64, rights: Rights, attr: &Attr, granted: Option<Granted>) {
         if !attr.is_inline() {
             self.is_inline.store(false, Ordering::Release);
         }
@@ -205,7 +205,7 @@ impl OpenInode {
 
     /// The server granted again what is open here. Called with the table locked.
     pub(super) fn renewed(&self, sequence: u64, rights: Rights, granted: Granted) {
-        self.lock().granted(sequence, rights, granted);
+        self.lock().granted(sequence, rights, Some(granted));
     }
 
     /// A local open ends.
@@ -485,10 +485,10 @@ impl State {
         (self.unreported, self.own_end, self.size) = (None, 0, 0);
     }
 
-    fn granted(&mut self, sequence: u64, rights: Rights, granted: Granted) {
+    fn granted(&mut self, sequence: u64, rights: Rights, granted: Option<Granted>) {
         self.held = self.held.with(rights);
         self.open_sequence = self.open_sequence.max(sequence);
-        let shown = |right| granted.capability.rights.contains(right).then_some(granted);
+        let shown = |right| granted.filter(|granted| granted.capability.rights.contains(right));
         self.read_capability = shown(Rights::READ).map(|granted| granted.capability).or(self.read_capability);
         self.write_granted = shown(Rights::WRITE).or(self.write_granted);
     }

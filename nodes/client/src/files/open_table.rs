@@ -189,7 +189,7 @@ impl OpenTable {
 
     /// The open was granted. `None`: a close or a restart of the server has overtaken it; it must
     /// be done again.
-    pub(super) fn opened(&self, ticket: &OpenTicket<'_>, rights: Rights, attr: &Attr, granted: Granted) -> Option<Arc<OpenFile>> {
+    pub(super) fn opened(&self, ticket: &OpenTicket<'_>, rights: Rights, attr: &Attr, granted: Option<Granted>) -> Option<Arc<OpenFile>> {
         let mut state = self.lock();
         let closed = state.closed.get(&attr.handle).is_some_and(|closed| *closed >= ticket.sequence);
         if closed || state.reclaims != ticket.reclaims {
@@ -338,6 +338,13 @@ impl OpenTable {
         let number = self.reports.load(Ordering::Relaxed) + 1;
         inode.end_attributes(sent, number);
         self.reports.store(number, Ordering::Release);
+    }
+
+    /// There is no such file, although it was made here.
+    pub(super) fn never_made(&self, inode: &OpenInode) {
+        let mut state = self.lock();
+        inode.never_made();
+        self.remove_if_idle_from(&mut state, inode);
     }
 
     /// Forgets a file about which nothing remains to be known or said.

@@ -50,6 +50,7 @@ pub(crate) fn file_request(at: DirTarget, name: &Bytes, options: &CreateOptions,
         unnamed: None,
         content: None,
         can_delay: None,
+        can_hold: None,
     }
 }
 
@@ -75,6 +76,9 @@ impl<R: Runtime> Client<R> {
             return Err(flow.error(Status::Invalid));
         }
         let name = Bytes::copy_from_slice(name);
+        if let Some((attr, file)) = self.absorb(who, dir, &name, options) {
+            return Ok((attr, file, true));
+        }
         for _ in 0..OPEN_TRIES {
             match self.try_create(flow, who, dir, &name, options, None).await {
                 // The name led to a file that was removed before it could be opened: look again.
@@ -104,6 +108,7 @@ impl<R: Runtime> Client<R> {
         options: &CreateOptions,
         content: Option<&Bytes>,
     ) -> Result<(Attr, Option<Arc<OpenFile>>, bool)> {
+        let hold = (content.is_none() && self.can_hold(dir, name, options)).then(|| self.inner.delegations.before_grant(dir));
         let change = self.changing(Touched::Name(dir, name));
         let asked = change.asked;
         let ticket = self.inner.opens.begin();
@@ -111,9 +116,19 @@ impl<R: Runtime> Client<R> {
         let can_delay = (options.can_delay && self.keeps_leases()).then_some(true);
         // In a later one others may have asked for it already, in vain.
         let session = can_delay.map_or(0, |_| self.inner.knowledge.session(dir.server()).0);
-        let make = |at| CreateRequest { open, open_sequence, content: content.cloned(), can_delay, ..file_request(at, name, options, who) };
+        let make = |at| CreateRequest {
+            open,
+            open_sequence,
+            content: content.cloned(),
+            can_delay,
+            can_hold: hold.map(|(_, handles)| handles),
+            ..file_request(at, name, options, who)
+        };
         let mut grant = Grant::NONE;
         let reply = self.ask_in_dir(flow, dir, By::Name(name), make, &mut grant).await?;
+        if let (Some((recalls, _)), Some(delegation)) = (hold, &reply.delegation) {
+            self.inner.delegations.granted(dir, delegation, recalls, (reply.dir.time, self.rt().now()));
+        }
         let done = change.created(&reply);
         if grant.scope == LeaseScope::All {
             self.inner.knowledge.made_name(done, (dir, grant.server), name, (reply.handle, reply.kind), reply.state.as_ref());
@@ -138,7 +153,7 @@ impl<R: Runtime> Client<R> {
         // Whoever tells a server that has restarted what is open here tells of this right, too.
         let rights = if delay_bytes.is_some() { options.rights.with(Rights::DELAY) } else { options.rights };
         let file = match (&state, capability) {
-            (Some(state), Some(capability)) => self.inner.opens.opened(&ticket, rights, &state.attr, Granted { capability, ceiling }),
+            (Some(state), Some(capability)) => self.inner.opens.opened(&ticket, rights, &state.attr, Some(Granted { capability, ceiling })),
             _ => None,
         };
         let (Some(state), Some(file)) = (state, file) else {
@@ -276,7 +291,7 @@ impl<R: Runtime> Client<R> {
                 change.done(Effect::Object);
             }
             let granted = Granted { capability: reply.capability, ceiling: reply.ceiling };
-            let Some(file) = self.inner.opens.opened(&ticket, rights, &reply.state.attr, granted) else { continue };
+            let Some(file) = self.inner.opens.opened(&ticket, rights, &reply.state.attr, Some(granted)) else { continue };
             drop(ticket);
             if before.as_ref().is_some_and(|before| Arc::ptr_eq(before, file.inode())) {
                 file.inode().truncated(&reply.state.attr, writes_before);

@@ -47,6 +47,7 @@ impl<R: Runtime> Client<R> {
     pub async fn keep_alive(&self) {
         let servers = self.map().meta.iter().map(|entry| entry.id);
         let flows = servers.map(|server| async move {
+            self.look_after_delegations(server).await;
             let inodes = self.inner.opens.at_server(server);
             // Dropped, and the server never knew.
             inodes.iter().for_each(|inode| self.inner.opens.remove_if_idle(inode));
@@ -84,6 +85,7 @@ impl<R: Runtime> Client<R> {
         let by = || deadline.min(self.rt().now() + DEADLINE);
         self.inner.opens.begin_reclaim();
         self.inner.knowledge.restarted(server);
+        self.lose_directories(server);
         if server.role() != ServerRole::Meta {
             return;
         }

@@ -18,6 +18,20 @@ use crate::{Client, Result};
 /// How often one request asks for a higher ceiling, each time for about twice as much.
 const RAISES_MAX: u32 = 128;
 
+impl OpenInode {
+    /// It is opened once more with this number, perhaps without an answer: a close covers that.
+    pub(super) fn opens_again(&self, sequence: u64) {
+        let mut state = self.lock();
+        state.open_sequence = state.open_sequence.max(sequence);
+    }
+
+    /// True if its server knows of a local open for this right, or of any for data for none.
+    pub(super) fn holds_for_data(&self, right: Rights) -> bool {
+        let held = self.lock().held;
+        if right == Rights::default() { held.and(Rights::OF_DATA) != right } else { held.contains(right) }
+    }
+}
+
 impl<R: Runtime> Client<R> {
     /// Runs a request to a data server with a capability for `right` (none: of any right), once
     /// more with a new one if it has expired.
@@ -40,10 +54,17 @@ impl<R: Runtime> Client<R> {
     ) -> Result<T> {
         for _ in 0..OPEN_TRIES {
             let Some(granted) = inode.granted(right) else {
-                if !inode.is_unannounced() {
+                if inode.is_unannounced() {
+                    self.announce_inode(flow, inode).await?;
+                } else if inode.holds_for_data(right) {
+                    // It was made here, and nobody was asked for a capability.
+                    let _passage = self.enter(inode).await;
+                    if inode.granted(right).is_none() {
+                        self.renew_inside(flow, inode, None).await?;
+                    }
+                } else {
                     return Err(flow.error(Status::AccessDenied));
                 }
-                self.announce_inode(flow, inode).await?;
                 continue;
             };
             match request(granted).await {
@@ -116,6 +137,7 @@ impl<R: Runtime> Client<R> {
         let server = self.owner(flow, inode.handle).await?;
         let ticket = self.inner.opens.begin();
         let (handle, open_sequence) = (inode.handle, ticket.sequence);
+        inode.opens_again(open_sequence);
         let inline = inode.is_inline().then_some(true);
         let request = OpenRequest { handle, rights, truncate: false, open_sequence, who, judged: None, inline, content, room };
         let (reply, bulk) = self.call_with_bulk(flow, server, &request, Bulk::None).await?;

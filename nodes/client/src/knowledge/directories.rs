@@ -19,7 +19,7 @@ use std::hash::Hasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use weft_base::{Attr, FastHasher, FastMap, FastSet, FileKind, Handle, Nanos};
+use weft_base::{Attr, FastHasher, FastMap, FastSet, FileKind, Handle, Nanos, WallTime};
 use weft_wire::ops::DirChange;
 
 use super::often::Often;
@@ -157,6 +157,18 @@ impl KnownDirectories {
     pub fn renamed(&self, dir: Handle, (from, to): (&[u8], &[u8]), replaced: bool, change: DirChange, asked: Nanos) {
         let entries = Entries { all: -i64::from(replaced), directories: 0 };
         self.changed(dir, change, asked, entries, |names| remove(names, from) + insert(names, to));
+    }
+
+    /// We have moved a name that no server knows yet; the change that makes it counts for both.
+    pub fn renamed_untold(&self, dir: Handle, (from, to): (&[u8], &[u8]), at: WallTime) {
+        let mut inner = self.lock();
+        let Some(directory) = inner.directories.get_mut(&dir) else { return };
+        if let Some(names) = &mut directory.names {
+            remove(names, from);
+            insert(names, to);
+        }
+        let attr = &mut directory.attr;
+        (attr.mtime, attr.ctime) = (at, attr.ctime.max(at));
     }
 
     /// Something happened in the directory that is not followed here.
@@ -308,8 +320,6 @@ pub(super) fn test_attr(handle: Handle, version: u64) -> Attr {
 
 #[cfg(test)]
 mod tests {
-    use weft_base::WallTime;
-
     use super::*;
 
     const DIR: Handle = Handle(7);

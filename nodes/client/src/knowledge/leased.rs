@@ -164,7 +164,7 @@ impl Leased {
             }
             LeaseNotice::Directory { dir } => self.end(&mut inner, Ended::Directory(*dir)),
             LeaseNotice::Everything {} => self.end(&mut inner, Ended::Server(server)),
-            LeaseNotice::Append { .. } => {}
+            LeaseNotice::Append { .. } | LeaseNotice::Delegation { .. } => {}
         }
     }
 
@@ -299,7 +299,9 @@ impl Leased {
         match notice {
             LeaseNotice::Directory { dir } => objects(&|_, told| told.under == *dir),
             LeaseNotice::Everything {} => objects(&|handle, _| handle.server() == server),
-            LeaseNotice::Name { .. } | LeaseNotice::Object { .. } | LeaseNotice::Append { .. } => Vec::new(),
+            LeaseNotice::Name { .. } | LeaseNotice::Object { .. } | LeaseNotice::Append { .. } | LeaseNotice::Delegation { .. } => {
+                Vec::new()
+            }
         }
     }
 
@@ -326,6 +328,13 @@ impl Leased {
             self.end(&mut inner, one.clone());
         }
         ended
+    }
+
+    /// True if a change of this client that may concern the directory is under way.
+    pub fn is_changing(&self, dir: Handle) -> bool {
+        let inner = self.lock();
+        let any = [Ended::Object(dir), Ended::Directory(dir), Ended::AnyObject];
+        !inner.under_way.is_empty() && any.iter().any(|one| inner.under_way.contains_key(one))
     }
 
     /// It has, perhaps. Returns what counts as the number of the log when the answer was asked for:

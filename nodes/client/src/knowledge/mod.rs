@@ -19,7 +19,7 @@ mod often;
 mod partitions;
 
 use bytes::Bytes;
-use weft_base::{Attr, FileKind, Handle, Nanos, ServerId};
+use weft_base::{Attr, FileKind, Handle, Nanos, ServerId, WallTime};
 use weft_wire::ops::{CreateReply, DirChange, FileState, LeaseNotice};
 
 use directories::KnownDirectories;
@@ -117,6 +117,15 @@ impl Knowledge {
         absent.is_some_and(|age| !self.leased.is_on() || self.covers(dir, age, now).is_some())
     }
 
+    /// The attributes of a directory of which it is known that it has no such name, and that this
+    /// client is not changing otherwise.
+    pub fn has_no_name(&self, dir: Handle, name: &[u8], now: Nanos) -> Option<Attr> {
+        if self.leased.is_changing(dir) || !self.is_absent(dir, name, now) {
+            return None;
+        }
+        self.directory(dir, now).map(|(attr, _)| attr)
+    }
+
     /// Attributes of a directory that is followed, and for how many nanoseconds they may be
     /// believed.
     pub fn directory(&self, dir: Handle, now: Nanos) -> Option<(Attr, u64)> {
@@ -210,6 +219,16 @@ impl Knowledge {
         }
     }
 
+    /// This client has renamed a file, of this state, of which its server was not told: at this
+    /// time by the clock of that, and as if it had been made so.
+    pub fn renamed_untold(&self, asked: Asked, (dir, from, to): (Handle, &Bytes, &Bytes), at: WallTime, state: &FileState) {
+        let ended = self.leased.begin(vec![Ended::Name(dir, from.clone()), Ended::Name(dir, to.clone())], false);
+        self.directories.renamed_untold(dir, (from, to), at);
+        let after_log = self.leased.changed(&ended, asked.after_log);
+        let led = Some((state.attr.handle, state.attr.kind));
+        self.leased.told_names(Asked { after_log, ..asked }, asked.at, (dir, dir.server()), [(to, led, Some(state))]);
+    }
+
     /// The state of an object was told by its handle, under a lease.
     pub fn told_object(&self, asked: Asked, state: &FileState) {
         self.leased.told_object(asked, state);
@@ -295,7 +314,7 @@ impl Knowledge {
             LeaseNotice::Name { dir, .. } | LeaseNotice::Directory { dir } => self.directories.forget(*dir),
             LeaseNotice::Object { handle } => self.directories.forget(*handle),
             LeaseNotice::Everything {} => self.directories.forget_all(),
-            LeaseNotice::Append { .. } => {}
+            LeaseNotice::Append { .. } | LeaseNotice::Delegation { .. } => {}
         }
     }
 

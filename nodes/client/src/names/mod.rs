@@ -240,9 +240,13 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("rmdir", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_RMDIR);
         let name = checked(flow, name)?;
+        let known = self.inner.knowledge.name(dir, &name, self.rt().now());
         let change = self.changing(Touched::Lost(dir, &name));
         let reply = self.call_in_dir(flow, dir, By::Name(&name), |at| RmdirRequest { at, name: name.clone(), who: who.clone() }).await?;
         change.done(Effect::RemovedDirectory(reply.dir));
+        if let Some(Led::To(removed, ..)) = known {
+            self.inner.delegations.removed(removed);
+        }
         Ok(())
     }
 
@@ -287,6 +291,9 @@ impl<R: Runtime> Client<R> {
         let RenameFlags { no_replace, exchange } = flags;
         if no_replace && exchange {
             return Err(flow.error(Status::Invalid));
+        }
+        if from_dir == to_dir && !exchange && self.rename_absorbed(who, from_dir, &from_name, &to_name) {
+            return Ok(());
         }
         self.owner(flow, to_dir).await?;
         let change = self.changing(Touched::Names((from_dir, &from_name), (to_dir, &to_name)));
@@ -389,6 +396,7 @@ impl<R: Runtime> Client<R> {
             unnamed: None,
             content: None,
             can_delay: None,
+            can_hold: None,
         })
         .await
     }

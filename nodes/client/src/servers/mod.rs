@@ -86,13 +86,22 @@ impl<R: Runtime> Client<R> {
 
     /// One request of an operation.
     pub(crate) async fn call<O: Operation>(&self, flow: Flow, server: ServerId, operation: &O) -> Result<O::Reply> {
+        self.tell_before::<O>(flow, server).await?;
         let outcome = self.inner.servers.caller.call(server, operation, flow.deadline).await;
         self.after_call(flow, server).await;
         outcome.map_err(|status| flow.error_at(status, server))
     }
 
+    /// Like [`Client::call`], whatever the server was not told yet, and does not notice that it has
+    /// restarted: for the caller to look at ([`Client::after_call`]).
+    pub(crate) async fn call_at_once<O: Operation>(&self, flow: Flow, server: ServerId, operation: &O) -> Result<O::Reply> {
+        let outcome = self.inner.servers.caller.call(server, operation, flow.deadline).await;
+        outcome.map_err(|status| flow.error_at(status, server))
+    }
+
     /// Like [`Client::call`]; says also how much of the answer is given under a lease.
     pub(crate) async fn ask<O: Operation>(&self, flow: Flow, server: ServerId, operation: &O, leased: &mut LeaseScope) -> Result<O::Reply> {
+        self.tell_before::<O>(flow, server).await?;
         let (outcome, given) = self.inner.servers.caller.call_leased(server, operation, flow.deadline).await;
         *leased = if self.inner.knowledge.keeps_leases() { given } else { LeaseScope::Nothing };
         self.after_call(flow, server).await;
@@ -107,6 +116,7 @@ impl<R: Runtime> Client<R> {
         operation: &O,
         bulk: Bulk<'_>,
     ) -> Result<(O::Reply, Payload)> {
+        self.tell_before::<O>(flow, server).await?;
         let outcome = self.inner.servers.caller.call_with_bulk(server, operation, bulk, flow.deadline).await;
         self.after_call(flow, server).await;
         outcome.map_err(|status| flow.error_at(status, server))
@@ -115,7 +125,7 @@ impl<R: Runtime> Client<R> {
     /// Whoever notices that a server has restarted tells it what is open there, before anything
     /// else, as far as his time goes. Before that he asks for a cluster map of which the server has
     /// told.
-    async fn after_call(&self, flow: Flow, server: ServerId) {
+    pub(crate) async fn after_call(&self, flow: Flow, server: ServerId) {
         if self.map_is_old() {
             Box::pin(self.learn_map(flow, server)).await;
         }

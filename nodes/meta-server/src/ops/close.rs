@@ -37,7 +37,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Many closes in one turn. Each has its record, and the last record has the answer; one frame
     /// of the journal takes them all. What is not possible within the turn is answered "busy", for
     /// the client to ask for alone.
-    pub(crate) fn close_many(&self, header: &Header, request: &CloseManyRequest) -> Result<Step> {
+    pub(crate) fn close_many(self: &Rc<Self>, header: &Header, request: &CloseManyRequest) -> Result<Step> {
         let contents = request.contents.as_deref().unwrap_or_default();
         let attributes = request.attributes.as_deref().unwrap_or_default();
         let bytes: usize = contents.iter().map(|delayed| delayed.content.len()).sum();
@@ -73,7 +73,12 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                     read.extend(is_read.then_some(close.handle));
                 }),
                 Ok(ClosePlan::AskData) => Err(Status::Busy),
-                Err(status) => Err(status),
+                Err(status) => {
+                    if delayed.is_some() && status == Status::Busy {
+                        self.look_for_delay_room();
+                    }
+                    Err(status)
+                }
             });
         }
         if let ([Err(Status::Busy)], [_]) = (&outcomes[..], contents) {

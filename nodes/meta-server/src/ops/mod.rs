@@ -3,6 +3,7 @@
 
 mod changes;
 mod close;
+mod delegations;
 mod link;
 mod locks;
 mod mkdir;
@@ -64,6 +65,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             Request::Mkdir(_) | Request::Unlink(_) | Request::Rmdir(_) | Request::Rename(_) | Request::Link(_) => {
                 self.change_names(peer, header, request)
             }
+            Request::CreateMany(request) => self.create_many(header, &request),
             Request::CloseMany(request) => self.close_many(header, &request),
             Request::Lock(request) => self.lock(peer, header, &request),
             Request::Unlock(request) => self.unlock(header, &request),

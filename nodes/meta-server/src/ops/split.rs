@@ -124,6 +124,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         answer(&SplitReply { map, goal, moved_names, why: why.map_or(0, Status::code) })
     }
 
+    /// True if names of the directory are on their way to other servers.
+    pub(crate) fn is_spreading(&self, dir: Handle) -> bool {
+        self.background.ways.goal(dir).is_some()
+    }
+
     /// Directories of this server with many names are spread over more servers.
     pub(crate) fn spread_large(self: &Rc<Self>) {
         let SplitConfig { names_max, rest_ns, .. } = self.config.split;
@@ -136,6 +141,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 servers_for(names, servers, all, names_max).and_then(|wanted| state.even_map(dir.server(), wanted))
             };
             if let Some(goal) = goal
+                // Whoever makes its names alone is asked first; it comes up again.
+                && !self.state.borrow().is_delegated_elsewhere(None, dir)
                 && !self.background.ways.is_recent(dir, rest_ns, self.rt.now())
             {
                 // As many as may be under way are.

@@ -334,6 +334,7 @@ pub fn create_request(dir: Handle, file: &str, open: Rights) -> CreateRequest {
         unnamed: None,
         content: None,
         can_delay: None,
+        can_hold: None,
     }
 }
 

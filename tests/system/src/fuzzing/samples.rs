@@ -1,6 +1,7 @@
 //! A valid request and reply of every operation, and of every kind of frame.
 
 mod closes;
+mod creates;
 mod data;
 mod quotas;
 
@@ -91,24 +92,8 @@ fn chosen(about: &Subject) -> Vec<Request> {
             map: None,
         }),
         Request::Lookup(LookupRequest { at: at.clone(), name: name.clone(), who: who.clone() }),
-        Request::Create(CreateRequest {
-            at: at.clone(),
-            name: name.clone(),
-            kind: FileKind::Symlink,
-            mode: 0o644,
-            rdev: 0,
-            target: Bytes::from_static(b"where/to"),
-            exclusive: true,
-            open: read.with(write),
-            open_sequence: 5,
-            stripe_bytes: 65536,
-            stripe_width: 2,
-            who: who.clone(),
-            strips: Some(Bytes::from_static(b"strips:0:4096;1:8192")),
-            unnamed: Some(true),
-            content: Some(Bytes::from_static(b"content")),
-            can_delay: Some(true),
-        }),
+        creates::create(about, &who, &name),
+        creates::many(about, &who, &name),
         Request::Mkdir(MkdirRequest {
             at: at.clone(),
             name: name.clone(),
@@ -343,9 +328,11 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
                 delay_bytes: Some(9),
                 ceiling: None,
                 delays_attributes: Some(true),
+                delegation: Some(Delegation { handles: Some(HandleRange { first: handle, count: 4096 }), delay_bytes: 8192 }),
             }
             .to_bytes(),
         ),
+        with_number(Op::CreateMany, &creates::reply(handle).to_bytes()),
         with_number(Op::Mkdir, &MkdirReply { state: state.clone(), dir }.to_bytes()),
         with_number(Op::Unlink, &UnlinkReply { handle, dir }.to_bytes()),
         with_number(Op::Rmdir, &RmdirReply { dir }.to_bytes()),

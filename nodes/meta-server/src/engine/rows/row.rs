@@ -27,6 +27,8 @@ mod kind {
     pub(super) const BYTE_LIMIT: u8 = 15;
     pub(super) const BYTE_LOAN: u8 = 16;
     pub(super) const CEILING: u8 = 17;
+    pub(super) const DELEGATION: u8 = 18;
+    pub(super) const HANDLES: u8 = 19;
 }
 
 /// What a change does to a database.
@@ -69,6 +71,7 @@ pub(crate) fn rows_of(change: &Change, mut put: impl FnMut(Owner, RowChange)) {
         Change::DeleteInode { handle } => {
             put(Server, Delete(of_handle(kind::INODE, *handle)));
             put(Server, Delete(of_handle(kind::CEILING, *handle)));
+            put(Server, Delete(of_handle(kind::DELEGATION, *handle)));
             all_of_object(*handle, &mut put);
         }
         Change::PutPartition { dir, .. } => put(Server, Put(of_handle(kind::PARTITION, *dir), value(change))),
@@ -102,11 +105,20 @@ pub(crate) fn rows_of(change: &Change, mut put: impl FnMut(Owner, RowChange)) {
             put(Server, DeleteRange(oldest, of_reply(*client, *incarnation, *finished_below)));
             put(Server, Put(of_reply(*client, *incarnation, *sequence), value(change)));
         }
-        Change::ForgetClient { client } => put(Server, DeleteRange(of_client(*client), end(of_client(*client)))),
+        Change::ForgetClient { client } => {
+            put(Server, DeleteRange(of_client(*client), end(of_client(*client))));
+            put(Server, DeleteRange(of_handles(*client), end(of_handles(*client))));
+        }
         Change::PutLocker { client } => put(Server, Put(of_locker(*client), value(change))),
         Change::DeleteLocker { client } => put(Server, Delete(of_locker(*client))),
         Change::PutHolder { client } => put(Server, Put(of_holder(*client), value(change))),
         Change::DeleteHolder { client } => put(Server, Delete(of_holder(*client))),
+        Change::PutDelegation { dir, .. } => put(Server, Put(of_handle(kind::DELEGATION, *dir), value(change))),
+        Change::DeleteDelegation { dir } => put(Server, Delete(of_handle(kind::DELEGATION, *dir))),
+        Change::PutHandles { client, first, .. } => {
+            let key = [&of_handles(*client)[..], &first.to_be_bytes()].concat();
+            put(Server, Put(key, value(change)));
+        }
         // Contents are nothing that these engines keep.
         Change::PutContent { .. } => {}
         Change::PutLimit { uid, .. } => put(Server, Put(of_user(kind::LIMIT, *uid), value(change))),
@@ -201,6 +213,10 @@ fn of_holder(client: ClientId) -> Vec<u8> {
 
 fn of_client(client: ClientId) -> Vec<u8> {
     [&[kind::REPLY][..], &client.0.to_be_bytes()].concat()
+}
+
+fn of_handles(client: ClientId) -> Vec<u8> {
+    [&[kind::HANDLES][..], &client.0.to_be_bytes()].concat()
 }
 
 fn of_locker(client: ClientId) -> Vec<u8> {

@@ -1,0 +1,169 @@
+//! Delegated directories. Who makes a file in a directory of which nobody else knows anything
+//! ([`CreateRequest::can_hold`]) may make more in it without asking, and tells of them later, many
+//! at once. What is told of the directory meanwhile only its client is told.
+//!
+//! ```text
+//!           create ──▶ delegated ── given back ──────────────────▶ like any directory
+//!                          │  │                                          ▲
+//!  somebody else asks, and │  └ its client hears nothing, or is lost ────┤
+//!  waits (`Busy`)          ▼                                             │
+//!                    asked back ── told of all files, given back ────────┘
+//! ```
+//! A client that hears no notices any more loses the directory, and with it the files that it has
+//! not told of: others may have looked.
+
+use weft_base::{ClientId, FileKind, Handle, Layout, Result, Status, check_name};
+use weft_wire::Rights;
+use weft_wire::ops::{CreateRequest, Delegation, DirTarget, HANDLES_FEW, HANDLES_GIVEN, HandleRange, NewFile, NewFiles};
+
+use super::open::written_with;
+use crate::{Change, Inode, InodeFlags, MODE_MASK, MODE_SETGID, OpenChange, Record, RequestContext, State};
+
+/// Directories that are delegated to one client at most.
+const DIRECTORIES_MAX: usize = 128;
+
+impl State {
+    /// True if some directory is delegated.
+    pub fn has_delegations(&self) -> bool {
+        !self.delegations().is_empty()
+    }
+
+    /// True if no user is limited here.
+    pub fn is_unlimited(&self) -> bool {
+        self.accounts().is_unlimited()
+    }
+
+    /// The directories that are delegated to a client.
+    pub fn delegated_to(&self, client: ClientId) -> Vec<Handle> {
+        self.delegations().of(client).collect()
+    }
+
+    /// Delegates the directory in which a file, this one, is being made, if it can be and if its
+    /// client wants that.
+    pub(super) fn delegate(
+        &self,
+        cx: &RequestContext<'_>,
+        request: &CreateRequest,
+        made: &Inode,
+        record: &mut Record,
+    ) -> Option<Delegation> {
+        let dir = request.at.dir;
+        let hints = self.hints(dir);
+        // Its client makes files as mode bits and the striping of the directory say.
+        let is_usual = !hints.no_metafile && hints.strips().is_none() && self.default_acl(dir).is_none();
+        let is_plain = is_usual && dir.server() == self.settings().server && !self.is_split(dir);
+        let is_free = self.is_settled(dir) && self.is_unlimited();
+        let has_room = self.delegations().count(cx.client) < DIRECTORIES_MAX;
+        let handles_left = request.can_hold.filter(|_| is_plain && is_free && has_room)?;
+        let wanted_bytes = if request.can_delay == Some(true) { self.content_limit(dir, made) } else { 0 };
+        let delay_bytes = match self.has_delay_room() {
+            true => wanted_bytes,
+            // Soon there is: the next create asks again.
+            false if wanted_bytes > 0 && self.may_grow_contents() => return None,
+            false => 0,
+        };
+        record.changes.push(Change::PutDelegation { dir, client: cx.client });
+        let handles = (handles_left < HANDLES_FEW).then(|| self.prepare_handles(cx.client, record));
+        Some(Delegation { handles, delay_bytes })
+    }
+
+    /// Gives a client handles for its files. The record may make one object more.
+    pub fn prepare_handles(&self, client: ClientId, record: &mut Record) -> HandleRange {
+        let first = self.next_counter + 1;
+        record.changes.push(Change::PutHandles { client, first, end: first + u64::from(HANDLES_GIVEN) });
+        HandleRange { first: Handle::new(self.settings().server, first), count: HANDLES_GIVEN }
+    }
+
+    /// True if a client other than this one makes files in the directory without asking. It is
+    /// asked for it back.
+    pub fn is_delegated_elsewhere(&self, client: Option<ClientId>, dir: Handle) -> bool {
+        let is_elsewhere = self.delegations().holder(dir).is_some_and(|holder| Some(holder) != client);
+        if is_elsewhere {
+            self.delegations().ask_back(dir);
+        }
+        is_elsewhere
+    }
+
+    /// True if an object that is not known here may be a file that another client has made without
+    /// asking: its handle may have come from there on some other way. All its directories are asked
+    /// back.
+    pub fn is_untold_elsewhere(&self, client: Option<ClientId>, handle: Handle) -> bool {
+        if self.delegations().is_empty() || handle.server() != self.settings().server || self.peek(handle).is_some() {
+            return false;
+        }
+        let Some(holder) = self.delegations().given_to(handle).filter(|holder| Some(*holder) != client) else { return false };
+        let directories = self.delegated_to(holder);
+        directories.iter().for_each(|dir| self.delegations().ask_back(*dir));
+        !directories.is_empty()
+    }
+
+    /// Delegated directories that somebody has asked for since this was asked last; each with its
+    /// client.
+    pub fn take_delegations_asked_back(&self) -> Vec<(ClientId, Handle)> {
+        let asked = self.delegations().take_asked_back();
+        asked.into_iter().filter_map(|dir| Some((self.delegations().holder(dir)?, dir))).collect()
+    }
+
+    /// A directory is not delegated to this client any more.
+    pub fn prepare_end_of_delegation(&self, client: ClientId, dir: Handle, record: &mut Record) {
+        if self.delegations().holder(dir) == Some(client) {
+            record.changes.push(Change::DeleteDelegation { dir });
+        }
+    }
+
+    /// Takes in a file that a client has made in a delegated directory; one that is there already
+    /// it was told of before.
+    ///
+    /// # Errors
+    /// [`Status::CapabilityRefused`]: the directory is not delegated to the client, or the handle
+    /// is not one of those that it was given. [`Status::Busy`], and why it could not have made it.
+    pub fn prepare_absorbed(&self, cx: &RequestContext<'_>, group: &NewFiles, file: &NewFile, record: &mut Record) -> Result<()> {
+        let (client, handle, dir_handle, who) = (cx.client, file.handle, group.dir, &group.who);
+        let dir = self.known_directory(&DirTarget { dir: dir_handle, map_epoch: 0 })?;
+        check_name(&file.name)?;
+        let rights = if file.delays { file.open.with(Rights::DELAY) } else { file.open };
+        let open = OpenChange::Open { client, handle, rights, sequence: file.open_sequence };
+        let is_given = self.delegations().is_given(client, handle);
+        let before = self.entry(dir_handle, &file.name);
+        if is_given && before == Some((handle, FileKind::File)) {
+            record.open = Some(open);
+            return Ok(());
+        }
+        if self.delegations().holder(dir_handle) != Some(client) || !is_given || self.peek(handle).is_some() {
+            return Err(Status::CapabilityRefused);
+        }
+        self.transactions.locks.check_write_name(dir_handle, &file.name)?;
+        if before.is_some() {
+            return Err(Status::Exists);
+        }
+        self.check_directory(who, dir_handle, dir, true)?;
+        let delays_nothing = file.delays && !file.open.contains(Rights::WRITE);
+        if file.mode & !MODE_MASK != 0 || !Rights::OF_OPENS.contains(file.open) || file.open == Rights::default() || delays_nothing {
+            return Err(Status::Invalid);
+        }
+        self.check_layout_told(&file.layout)?;
+        let gid = if dir.mode & MODE_SETGID != 0 { dir.gid } else { who.gid };
+        let mut inode = Inode::new(FileKind::File, file.mode, who.uid, gid, file.layout, file.made_at.min(cx.now));
+        if file.delays {
+            inode.flags = inode.flags.with(InodeFlags::DELAYED);
+        } else if file.open.contains(Rights::WRITE) {
+            inode.flags = written_with(inode.flags, rights);
+        }
+        record.open = Some(open);
+        record.changes.push(Change::PutInode { handle, inode });
+        record.changes.push(Change::PutEntry { dir: dir_handle, name: file.name.clone(), handle, kind: FileKind::File });
+        record.changes.push(self.touch(dir_handle, dir, file.named_at.min(cx.now)));
+        Ok(())
+    }
+
+    /// Its client has chosen where the bytes of a file lie, perhaps among the data servers of an
+    /// older generation.
+    fn check_layout_told(&self, layout: &Layout) -> Result<()> {
+        weft_layout::check(layout)?;
+        let place = self.placement();
+        let is_known = (1..=place.generation).contains(&layout.generation) && !layout.is_varstrip();
+        let is_newest = layout.generation == place.generation;
+        let fits = layout.first < place.data_servers && layout.width <= place.data_servers;
+        if is_known && (fits || !is_newest) { Ok(()) } else { Err(Status::Invalid) }
+    }
+}

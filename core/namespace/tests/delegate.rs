@@ -1,0 +1,150 @@
+//! Delegated directories: who gets one, who waits for it, and what is taken in of what its client
+//! tells.
+
+mod common;
+
+use bytes::Bytes;
+use common::*;
+use weft_base::{ClientId, Credentials, Handle, Layout, ROOT_HANDLE, Result, ServerId, Status, WallTime};
+use weft_namespace::{Account, Change, Record, Resource, State, put_loan};
+use weft_wire::Rights;
+use weft_wire::ops::{CreateReply, CreateRequest, Delegation, HANDLES_FEW, HANDLES_GIVEN, HandleRange, NewFile, NewFiles};
+
+const OTHER: ClientId = ClientId(2);
+
+/// A create by a client that has so many handles left.
+fn made(m: &mut Machine, dir: Handle, file: &str, handles_left: u32) -> CreateReply {
+    let request = CreateRequest { open: Rights::WRITE, open_sequence: 7, can_hold: Some(handles_left), ..create(dir, file) };
+    m.change(|state, cx, record| state.prepare_create(cx, &request, record)).unwrap()
+}
+
+/// A machine with a directory that is delegated to its client, and the handles for it.
+fn delegated() -> (Machine, Handle, HandleRange) {
+    let mut m = Machine::new();
+    let dir = m.mkdir(ROOT_HANDLE, "d").unwrap();
+    let delegation = made(&mut m, dir, "first", 0).delegation.expect("nobody else knows it");
+    let handles = delegation.handles.expect("it had none");
+    (m, dir, handles)
+}
+
+fn file(state: &State, of: Handle, number: u64, handle: Handle) -> NewFiles {
+    let layout = Layout { stripe_bytes: 4096, width: 1, first: 0, generation: state.placement().generation };
+    let open = Rights::READ.with(Rights::WRITE);
+    let (made_at, named_at) = (WallTime(i64::MAX), WallTime(i64::MAX));
+    let name = name(&format!("f{number}"));
+    let file = NewFile { name, handle, mode: 0o640, open, open_sequence: number, delays: false, made_at, named_at, layout };
+    NewFiles { dir: of, who: Credentials::ROOT, files: vec![file] }
+}
+
+fn absorb(m: &mut Machine, group: &NewFiles) -> Result<()> {
+    m.change(|state, cx, record| state.prepare_absorbed(cx, group, &group.files[0], record))
+}
+
+#[test]
+fn files_are_taken_in_once_however_often_they_are_told() {
+    let (mut m, dir, handles) = delegated();
+    let group = file(&m.state, dir, 1, handles.first);
+    for _ in 0..2 {
+        absorb(&mut m, &group).unwrap();
+        assert_eq!(m.lookup(dir, "f1").unwrap(), handles.first);
+        let attr = m.attr(handles.first);
+        assert_eq!((attr.mode, attr.nlink, attr.version), (0o640, 1, 1));
+        // Its time is none that the clock of the server has not shown.
+        assert!(attr.mtime < WallTime(i64::MAX) && m.attr(dir).mtime == attr.mtime);
+        assert_eq!((m.attr(dir).size, m.attr(dir).version), (2, 3));
+    }
+    assert!(m.state.opened_by(m.client, handles.first).is_some_and(|(rights, _)| rights.contains(Rights::WRITE)));
+    // Nobody else gets one of the handles.
+    let next = m.create(ROOT_HANDLE, "other").unwrap();
+    assert!(next.counter() >= handles.first.counter() + u64::from(handles.count), "{next}");
+}
+
+#[test]
+fn what_a_client_has_not_been_given_is_refused() {
+    let (mut m, dir, handles) = delegated();
+    let outside = m.mkdir(ROOT_HANDLE, "other").unwrap();
+    let refused = |m: &mut Machine, group: NewFiles, why| assert_eq!(absorb(m, &group), Err(why), "{group:?}");
+    let good = file(&m.state, dir, 1, handles.first);
+    let with = |change: &dyn Fn(&mut NewFile)| {
+        let mut group = good.clone();
+        change(&mut group.files[0]);
+        group
+    };
+    refused(&mut m, NewFiles { dir: outside, ..good.clone() }, Status::CapabilityRefused);
+    let behind = Handle(handles.first.0 + u64::from(handles.count));
+    refused(&mut m, with(&|file| file.handle = behind), Status::CapabilityRefused);
+    let first = m.lookup(dir, "first").unwrap();
+    refused(&mut m, with(&|file| file.handle = first), Status::CapabilityRefused);
+    refused(&mut m, with(&|file| file.name = name("first")), Status::Exists);
+    refused(&mut m, with(&|file| file.name = name("a/b")), Status::Invalid);
+    refused(&mut m, with(&|file| file.mode = 0o10_0644), Status::Invalid);
+    refused(&mut m, with(&|file| file.open = Rights::default()), Status::Invalid);
+    refused(&mut m, with(&|file| file.layout.generation = 99), Status::Invalid);
+    refused(&mut m, with(&|file| file.layout.first = u16::MAX), Status::Invalid);
+    m.client = OTHER;
+    refused(&mut m, good.clone(), Status::CapabilityRefused);
+    m.client = ME;
+    absorb(&mut m, &good).unwrap();
+    // A handle is one file's, whatever becomes of it.
+    refused(&mut m, with(&|file| file.name = name("again")), Status::CapabilityRefused);
+}
+
+#[test]
+fn who_asks_waits_until_it_is_given_back() {
+    let (mut m, dir, handles) = delegated();
+    let unknown = Handle(handles.first.0 + 5);
+    assert!(!m.state.is_delegated_elsewhere(Some(ME), dir) && !m.state.is_untold_elsewhere(Some(ME), unknown));
+    assert!(m.state.take_delegations_asked_back().is_empty());
+    assert!(m.state.is_delegated_elsewhere(Some(OTHER), dir) && m.state.is_delegated_elsewhere(None, dir));
+    assert_eq!(m.state.take_delegations_asked_back(), [(ME, dir)]);
+    // A file that nobody knows may be in any of its directories.
+    assert!(m.state.is_untold_elsewhere(Some(OTHER), unknown) && !m.state.is_untold_elsewhere(Some(OTHER), Handle(1 << 40)));
+    assert_eq!(m.state.take_delegations_asked_back(), [(ME, dir)]);
+    m.client = OTHER;
+    assert_eq!(m.look(|state, cx| state.getattr(cx, dir)).map(drop), Err(Status::Busy));
+    m.client = ME;
+    m.look(|state, cx| state.getattr(cx, dir)).unwrap();
+    let mut record = Record::default();
+    m.state.prepare_end_of_delegation(OTHER, dir, &mut record);
+    assert!(record.is_volatile(), "it is not that one's to give back");
+    m.state.prepare_end_of_delegation(ME, dir, &mut record);
+    m.commit(record);
+    assert!(!m.state.has_delegations() && !m.state.is_untold_elsewhere(Some(OTHER), unknown));
+    let group = file(&m.state, dir, 1, handles.first);
+    assert_eq!(absorb(&mut m, &group), Err(Status::CapabilityRefused));
+}
+
+#[test]
+fn a_directory_that_is_not_as_others_is_not_delegated() {
+    let mut m = Machine::new();
+    let asks = |m: &mut Machine, dir: Handle, file: &str| made(m, dir, file, HANDLES_GIVEN).delegation;
+    let dir = m.mkdir(ROOT_HANDLE, "d").unwrap();
+    assert_eq!(asks(&mut m, dir, "a"), Some(Delegation { handles: None, delay_bytes: 0 }), "it has handles enough");
+    let plain = made(&mut m, dir, "b", HANDLES_FEW - 1).delegation.expect("it is its own already");
+    assert_eq!(plain.handles.map(|handles| handles.count), Some(HANDLES_GIVEN));
+    let limited = m.mkdir(ROOT_HANDLE, "limited").unwrap();
+    let account = Account { uid: 7, of: Resource::Inodes };
+    m.commit(Record { changes: vec![put_loan(account, ServerId(0), 50)], open: None });
+    assert_eq!(asks(&mut m, limited, "a"), None, "what he makes may be refused");
+}
+
+/// A restart changes nothing of it, and with its client, or the directory, it goes.
+#[test]
+fn it_is_kept_in_the_journal_and_in_checkpoints() {
+    let (mut m, dir, handles) = delegated();
+    let log = m.log.iter().map(|record| Bytes::copy_from_slice(record));
+    for mut state in [replay(dump(&m.state)), replay(log)] {
+        state.place(m.state.placement().clone());
+        assert!(state.is_delegated_elsewhere(None, dir) && state.next_handle() == m.state.next_handle());
+        m.state = state;
+        let group = file(&m.state, dir, 1, handles.first);
+        absorb(&mut m, &group).unwrap();
+    }
+    m.unlink(dir, "f1").unwrap();
+    m.commit(Record { changes: vec![Change::ForgetClient { client: ME }], open: None });
+    assert!(!m.state.has_delegations());
+    let (mut m, dir, _) = delegated();
+    m.unlink(dir, "first").unwrap();
+    m.rmdir(ROOT_HANDLE, "d").unwrap();
+    assert!(!m.state.has_delegations());
+}

@@ -1,0 +1,93 @@
+//! Delegated directories: their client makes names in them by itself, and tells of many at once.
+
+use bytes::Bytes;
+use weft_base::{Credentials, Handle, Layout, Result, WallTime};
+
+use crate::{Rights, wire_struct};
+
+wire_struct! {
+    /// The right to make files in a directory without asking. It ends when its client gives it
+    /// back, or hears nothing any more while others ask for the directory.
+    pub struct Delegation {
+        /// The handles for these files, if it has few left. They are the client's, for all
+        /// directories of this server that are delegated to it.
+        pub handles: Option<HandleRange>,
+        /// As of a create with [`CreateRequest::can_delay`](super::CreateRequest::can_delay), for
+        /// each of these files; 0: nothing that is written to them may be kept.
+        pub delay_bytes: u32,
+    }
+
+    /// Handles of one server, one after another.
+    pub struct HandleRange {
+        /// The first one.
+        pub first: Handle,
+        /// How many.
+        pub count: u32,
+    }
+
+    /// Tells of files that a client has made in directories that are delegated to it, in the order
+    /// in which it has made them. All are open then.
+    pub struct CreateManyRequest {
+        /// The files: at most [`CREATES_MAX`] together.
+        pub groups: Vec<NewFiles>,
+        /// Directories that are not delegated to it any more when this is done, at most
+        /// [`CREATES_MAX`]. Those that are not are none of its business, and no error.
+        pub returned: Vec<Handle>,
+        /// It needs more handles.
+        pub wants_handles: bool,
+    }
+
+    /// Files made one after another in one directory by one user.
+    pub struct NewFiles {
+        /// The directory.
+        pub dir: Handle,
+        /// The user.
+        pub who: Credentials,
+        /// The files.
+        pub files: Vec<NewFile>,
+    }
+
+    /// A file that its client has made.
+    pub struct NewFile {
+        /// Its name.
+        pub name: Bytes,
+        /// One of the handles that the client was given.
+        pub handle: Handle,
+        /// Permission bits.
+        pub mode: u32,
+        /// Rights that it is open with.
+        pub open: Rights,
+        /// Orders opens and closes of one client.
+        pub open_sequence: u64,
+        /// What is written to it is kept by the client ([`Rights::DELAY`]).
+        pub delays: bool,
+        /// When it was made, by the clock of this server as its client knows it.
+        pub made_at: WallTime,
+        /// When its directory was changed last by then, and perhaps by a change of such a name
+        /// since.
+        pub named_at: WallTime,
+        /// Its striping.
+        pub layout: Layout,
+    }
+
+    /// What became of each file.
+    pub struct CreateManyReply {
+        /// In the order of the request. An error: there is no such file, nor will there be.
+        pub outcomes: Vec<Result<()>>,
+        /// More handles.
+        pub handles: Option<HandleRange>,
+        /// What the client believes of these files it may go on to believe under its lease on their
+        /// directories. False: it must not, and nothing was given back.
+        pub is_leased: bool,
+    }
+}
+
+/// Most files in one [`CreateManyRequest`]: their records must fit one frame of a journal with
+/// small segments.
+pub const CREATES_MAX: usize = 128;
+
+/// So many handles a client is given at a time.
+pub const HANDLES_GIVEN: u32 = 4096;
+
+/// With fewer a client needs more.
+pub const HANDLES_FEW: u32 = 1024;

@@ -1,0 +1,273 @@
+//! Files that this client makes without asking, in directories that are delegated to it: their
+//! server is told of many at once, before anything else that it is asked, and soon in any case
+//! ([`Client::tell_absorbed`]).
+
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use weft_base::{Attr, Credentials, FastHasher, FileKind, Handle, Layout, Nanos, SECOND, ServerId, ServerRole, Status};
+use weft_layout::first_data_server;
+use weft_rt::{Runtime, join_all};
+use weft_wire::ops::{Class, DirChange, FileState, NewFile};
+use weft_wire::{Op, Operation, Rights};
+
+use super::delayed::Content;
+use super::delegations::{Absorbed, Place};
+use crate::flow::Flow;
+use crate::knowledge::{Effect, Led, Touched};
+use crate::{Client, CreateOptions, Error, OpenFile, Result};
+
+/// How long a server may take to hear of what others wait for, in nanoseconds.
+const TELL_NS: u64 = 5 * SECOND;
+/// The same before a notice counts as heard, in nanoseconds: its client must go on to be heard of.
+const GIVE_BACK_NS: u64 = SECOND;
+/// A server is told what is left once more when something was forgotten above.
+const TELL_TRIES: usize = 2;
+/// A directory in which nothing was made for so long is given back when [`Client::keep_alive`] runs
+/// next, in nanoseconds.
+const UNUSED_NS: u64 = 5 * SECOND;
+/// To change names in a directory, among the permissions of mode bits.
+const CHANGE_NAMES: u32 = 3;
+/// Files get the group of their directory, among the bits of its mode.
+const MODE_SETGID: u32 = 0o2000;
+/// Only owners remove names from it, among the same.
+const MODE_STICKY: u32 = 0o1000;
+
+impl<R: Runtime> Client<R> {
+    /// Makes a file in a directory that is delegated to this client, without a message. `None`: its
+    /// server must be asked.
+    pub(super) fn absorb(&self, who: &Credentials, dir: Handle, name: &Bytes, options: &CreateOptions) -> Option<(Attr, Arc<OpenFile>)> {
+        let is_plain = options.stripe_bytes == 0 && options.stripe_width == 0 && options.strips.is_none() && options.mode & 0o7000 == 0;
+        let is_usual = Rights::READ.with(Rights::WRITE).contains(options.rights);
+        if !options.can_absorb || !is_plain || !is_usual {
+            return None;
+        }
+        let (delegations, knowledge, now) = (&self.inner.delegations, &self.inner.knowledge, self.rt().now());
+        delegations.absorb(dir, now, |place| {
+            let parent = knowledge.has_no_name(dir, name, now)?;
+            if !who.checked_by_kernel && !parent.allows(who, CHANGE_NAMES) {
+                return None;
+            }
+            let attr = self.absorbed_attr(who, &parent, name, options, &place)?;
+            let delays = options.can_delay && options.rights.contains(Rights::WRITE) && place.delay_bytes > 0;
+            let change = self.changing(Touched::Name(dir, name));
+            let ticket = self.inner.opens.begin();
+            let rights = if delays { options.rights.with(Rights::DELAY) } else { options.rights };
+            // Nobody has ever heard of it, so no close and no restart has overtaken this.
+            let file = self.inner.opens.opened(&ticket, rights, &attr, None)?;
+            let inode = Arc::clone(file.inode());
+            if delays {
+                let content = Content {
+                    bytes: BytesMut::new(),
+                    bytes_max: place.delay_bytes as usize,
+                    mtime_epoch: 0,
+                    made: (attr.mtime, now),
+                    session: knowledge.session(dir.server()).0,
+                    is_told_again: false,
+                    keeps_attributes: true,
+                    attributes: None,
+                };
+                assert!(inode.delay(content), "nobody has asked for a file that nobody knows");
+            }
+            let asked = change.done(Effect::Made(DirChange { version: parent.version + 1, time: attr.mtime }));
+            let state = FileState { attr, ask_data: None, partitions: None };
+            knowledge.made_name(asked, (dir, dir.server()), name, (attr.handle, attr.kind), Some(&state));
+            let new = NewFile {
+                name: name.clone(),
+                handle: attr.handle,
+                mode: attr.mode,
+                open: options.rights,
+                open_sequence: ticket.sequence,
+                delays,
+                made_at: attr.mtime,
+                named_at: attr.mtime,
+                layout: attr.layout,
+            };
+            Some((Absorbed { dir, who: who.clone(), file: new, inode }, (attr, file)))
+        })
+    }
+
+    /// As the server of its directory will make it.
+    fn absorbed_attr(&self, who: &Credentials, dir: &Attr, name: &Bytes, options: &CreateOptions, place: &Place) -> Option<Attr> {
+        let map = self.map();
+        let newest = map.newest()?;
+        let data_servers = newest.data.len() as u16;
+        let mut hash = FastHasher::default();
+        hash.write(name);
+        let at = place.at;
+        Some(Attr {
+            handle: place.handle,
+            kind: FileKind::File,
+            mode: options.mode & 0o777,
+            uid: who.uid,
+            gid: if dir.mode & MODE_SETGID != 0 { dir.gid } else { who.gid },
+            nlink: 1,
+            rdev: 0,
+            size: 0,
+            atime: at,
+            mtime: at,
+            mtime_epoch: 0,
+            ctime: at,
+            version: 1,
+            truncate_epoch: 0,
+            layout: Layout {
+                width: dir.layout.width.min(data_servers).max(1),
+                first: first_data_server(dir.handle, hash.finish(), data_servers.into()),
+                generation: newest.id,
+                ..dir.layout
+            },
+            bare: true,
+            born: at,
+            hole_bytes: 0,
+        })
+    }
+
+    /// Gives a file another name in its directory, if its server knows neither of the file nor of
+    /// that name. False: the server must be asked.
+    pub(crate) fn rename_absorbed(&self, who: &Credentials, dir: Handle, from: &Bytes, to: &Bytes) -> bool {
+        let (knowledge, now) = (&self.inner.knowledge, self.rt().now());
+        self.inner.delegations.rename(dir, from, to, now, |file, at| {
+            let Some(parent) = knowledge.has_no_name(dir, to, now) else { return false };
+            let Some(Led::To(handle, _, Some(told))) = knowledge.name(dir, from, now) else { return false };
+            let may_rename = who.checked_by_kernel || parent.mode & MODE_STICKY == 0 && parent.allows(who, CHANGE_NAMES);
+            if handle != file || !may_rename {
+                return false;
+            }
+            knowledge.renamed_untold(self.asking(), (dir, from, to), at, &told.0);
+            true
+        })
+    }
+
+    /// True if a create in this directory may ask for the right to make more: all its names are
+    /// known here.
+    pub(super) fn can_hold(&self, dir: Handle, name: &Bytes, options: &CreateOptions) -> bool {
+        let knows = || self.inner.knowledge.has_no_name(dir, name, self.rt().now()).is_some();
+        options.can_absorb && self.keeps_leases() && !self.inner.delegations.holds(dir) && knows()
+    }
+
+    // ---- Telling
+    // ---------------------------------------------------------------------------------------------
+
+    /// True if servers have to be told of files that this client has made, or of directories that
+    /// it gives back.
+    pub fn owes_absorbed(&self) -> bool {
+        self.inner.delegations.owes()
+    }
+
+    /// True, once, if [`Client::owes_absorbed`] has just begun to be true: then
+    /// [`Client::tell_absorbed`] is to be called soon.
+    pub fn begins_to_owe(&self) -> bool {
+        self.inner.delegations.begins_to_owe()
+    }
+
+    /// Tells servers of the files that this client has made in delegated directories. What does not
+    /// arrive within some seconds stays to be told. `forget` must make whoever was told of a file
+    /// by this client forget that. Returns files that do not exist after all, each with the reason.
+    pub async fn tell_absorbed(&self, forget: impl Fn(Handle)) -> Vec<Error> {
+        let flow = self.flow("create", Handle(0));
+        let flow = Flow { deadline: flow.deadline.min(self.rt().now() + TELL_NS), ..flow };
+        for _ in 0..TELL_TRIES {
+            let servers = self.inner.delegations.servers();
+            join_all(servers.into_iter().map(|server| self.tell_server(flow, server))).await;
+            self.inner.delegations.forget_above(&forget);
+        }
+        self.inner.delegations.take_lost()
+    }
+
+    /// Gives back all directories that are delegated to this client, as [`Client::tell_absorbed`].
+    pub async fn give_back_directories(&self, forget: impl Fn(Handle)) -> Vec<Error> {
+        self.map().meta.iter().for_each(|entry| self.inner.delegations.give_back_all(entry.id));
+        self.tell_absorbed(forget).await
+    }
+
+    /// Before this client says that it has heard that others ask for a directory.
+    pub(crate) async fn give_back_directory(&self, server: ServerId, dir: Handle, forget: impl Fn(Handle)) {
+        self.inner.delegations.give_back(dir);
+        let flow = self.flow("create", dir);
+        let flow = Flow { deadline: flow.deadline.min(self.rt().now() + GIVE_BACK_NS), ..flow };
+        for _ in 0..TELL_TRIES {
+            // What does not arrive stays to be told.
+            let _ = self.tell_server(flow, server).await;
+            self.inner.delegations.forget_above(&forget);
+        }
+    }
+
+    /// The server believes nothing that this client was told before: names of directories that it
+    /// holds are not known any more.
+    pub(crate) fn lose_directories(&self, server: ServerId) {
+        self.inner.delegations.give_back_all(server);
+    }
+
+    /// Directories that are not used any more are given back, and what is left to be told is told.
+    pub(super) async fn look_after_delegations(&self, server: ServerId) {
+        let since = Nanos(self.rt().now().0.saturating_sub(UNUSED_NS));
+        self.inner.delegations.give_back_unused(server, since);
+        let flow = self.flow("keep alive", Handle(0));
+        let _ = self.tell_server(Flow { deadline: flow.deadline.min(self.rt().now() + TELL_NS), ..flow }, server).await;
+    }
+
+    /// Before a metadata server is asked anything: it is told what was made before, and so are the
+    /// others, if names change, since they ask each other then.
+    pub(crate) async fn tell_before<O: Operation>(&self, flow: Flow, server: ServerId) -> Result<()> {
+        if !self.inner.delegations.owes() || server.role() != ServerRole::Meta || matches!(O::OP, Op::Ping | Op::GetMap) {
+            return Ok(());
+        }
+        Box::pin(async move {
+            if O::OP.class() == Class::MetaChange {
+                let others = self.inner.delegations.servers().into_iter().filter(|other| *other != server);
+                // One that does not answer fails whoever needs it.
+                join_all(others.map(|other| self.tell_server(flow, other))).await;
+            }
+            self.tell_server(flow, server).await
+        })
+        .await
+    }
+
+    /// Tells a server what there is now to be told.
+    async fn tell_server(&self, flow: Flow, server: ServerId) -> Result<()> {
+        let delegations = &self.inner.delegations;
+        let all = delegations.all_of(server);
+        while delegations.told_of(server) < all {
+            let outcome = {
+                let turn = delegations.turn(server);
+                let _passage = turn.enter().await;
+                if delegations.told_of(server) >= all {
+                    return Ok(());
+                }
+                self.tell_next(flow, server).await
+            };
+            self.after_call(flow, server).await;
+            outcome?;
+            if !delegations.has_next(server) {
+                // What is left must wait until something is forgotten above.
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// One message. The caller is inside the gate.
+    async fn tell_next(&self, flow: Flow, server: ServerId) -> Result<()> {
+        let delegations = &self.inner.delegations;
+        let Some(batch) = delegations.next(server) else { return Ok(()) };
+        let reply = self.call_at_once(flow, server, &batch.request).await?;
+        if reply.outcomes.len() != batch.files.len() {
+            return Err(flow.error_at(Status::BadMessage, server));
+        }
+        if !reply.is_leased {
+            batch.files.iter().for_each(|absorbed| drop(self.changing(Touched::Name(absorbed.dir, &absorbed.file.name))));
+            delegations.must_be_forgotten(batch.files.iter().map(|absorbed| absorbed.file.handle));
+        }
+        delegations.told(server, &batch, reply.handles, reply.is_leased);
+        for (absorbed, outcome) in batch.files.iter().zip(reply.outcomes) {
+            if let Err(status) = outcome {
+                // There is no such file: what was believed of its name is forgotten.
+                drop(self.changing(Touched::Name(absorbed.dir, &absorbed.file.name)));
+                self.inner.opens.never_made(&absorbed.inode);
+                delegations.lost(Error { server: Some(server), ..Error::local(status, "create", absorbed.file.handle) });
+            }
+        }
+        Ok(())
+    }
+}

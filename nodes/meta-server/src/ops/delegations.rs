@@ -1,0 +1,160 @@
+//! Delegated directories (`weft-namespace`, `ops/delegate.rs`): when a client may have one, what it
+//! tells of the files that it has made there, and how others get it back.
+
+use std::rc::Rc;
+
+use weft_base::{ClientId, Handle, Result, Status};
+use weft_lease::AskedBack;
+use weft_namespace::{Change, Record, RequestContext};
+use weft_rt::ServerRuntime;
+use weft_serving::Durability;
+use weft_wire::ops::{CREATES_MAX, CreateManyReply, CreateManyRequest, CreateRequest};
+use weft_wire::{Header, Op, Request, Wire};
+
+use crate::engine::{Engine, Room};
+use crate::server::Server;
+use crate::step::Step;
+
+impl<R: ServerRuntime, E: Engine> Server<R, E> {
+    /// A client may have a directory for itself only if it hears when others ask for it, if nobody
+    /// else believes anything of it, and where an answer does not promise stable storage.
+    pub(crate) fn may_hold(&self, client: ClientId, request: &mut CreateRequest) {
+        if request.can_hold.is_none() {
+            return;
+        }
+        let dir = request.at.dir;
+        let leases = self.clients.holders.leases.borrow();
+        let is_alone = leases.hears(client, self.rt.now()) && leases.is_only_holder(client, dir);
+        if !is_alone || self.delegates_nothing() || self.is_spreading(dir) {
+            request.can_hold = None;
+        }
+    }
+
+    /// True if clients make no files without asking: these could not be taken in, or would not be
+    /// as safe as promised.
+    fn delegates_nothing(&self) -> bool {
+        self.shell.identity.durability.get() == Durability::Sync || self.engine.room() != Room::Plenty
+    }
+
+    /// Checks that no directory of a request is delegated to somebody else. Requests that end what
+    /// its client knows of a directory wait for that client, too.
+    ///
+    /// # Errors
+    /// [`Status::Busy`]
+    pub(crate) fn check_delegated(&self, client: ClientId, request: &Request) -> Result<()> {
+        let state = self.state.borrow();
+        // These name what their client has made or has open itself.
+        let is_own = matches!(request, Request::CreateMany(_) | Request::CloseMany(_) | Request::Reclaim(_));
+        if !state.has_delegations() || is_own {
+            return Ok(());
+        }
+        let ends = match request {
+            Request::SetXattr(_) | Request::RemoveXattr(_) | Request::RemoveEntries(_) => true,
+            Request::Split(request) => request.servers > 0,
+            Request::SetAttr(request) => request.seal.is_some(),
+            _ => false,
+        };
+        let mut is_delegated = false;
+        request.each_handle(&mut |handle| {
+            is_delegated |= state.is_delegated_elsewhere((!ends).then_some(client), handle);
+            is_delegated |= state.is_untold_elsewhere(Some(client), handle);
+        });
+        if is_delegated { Err(Status::Busy) } else { Ok(()) }
+    }
+
+    /// A client tells of files that it has made. Each has its record; a request that must wait in
+    /// between begins anew, and finds what was done.
+    pub(crate) fn create_many(self: &Rc<Self>, header: &Header, request: &CreateManyRequest) -> Result<Step> {
+        let files: usize = request.groups.iter().map(|group| group.files.len()).sum();
+        if files > CREATES_MAX || request.returned.len() > CREATES_MAX {
+            return Err(Status::TooBig);
+        }
+        let client = header.request.client;
+        let cx: RequestContext<'_> = self.context(client);
+        let (mut outcomes, mut changes, mut is_leased) = (Vec::with_capacity(files), 0, true);
+        for group in &request.groups {
+            for file in &group.files {
+                let mut record = Record::default();
+                let outcome = self.state.borrow().prepare_absorbed(&cx, group, file, &mut record);
+                match outcome {
+                    Ok(()) => {
+                        // Nothing is lost of what must wait for space.
+                        self.check_room_for(Op::CreateMany, &record)?;
+                        // Nobody else believes anything of the directory: when it was granted all
+                        // others had heard of that, and were told nothing since.
+                        changes += record.changes.len();
+                        self.change(&mut record);
+                        is_leased &= self.tells(client, group.dir, file.handle);
+                        outcomes.push(Ok(()));
+                    }
+                    Err(Status::Busy) => return Err(Status::Busy),
+                    Err(status) => outcomes.push(Err(status)),
+                }
+            }
+        }
+        if request.groups.iter().any(|group| group.files.iter().any(|file| file.delays)) {
+            self.look_for_delay_room();
+        }
+        let mut record = Record::default();
+        let handles = {
+            let state = self.state.borrow();
+            if self.delegates_nothing() || !state.is_unlimited() {
+                request.groups.iter().for_each(|group| _ = state.is_delegated_elsewhere(None, group.dir));
+            }
+            let returned = request.returned.iter().filter(|_| is_leased);
+            returned.for_each(|dir| state.prepare_end_of_delegation(client, *dir, &mut record));
+            request.wants_handles.then(|| state.prepare_handles(client, &mut record))
+        };
+        let body = CreateManyReply { outcomes, handles, is_leased }.to_bytes();
+        changes += record.changes.len();
+        if changes > 0 {
+            record.changes.push(Change::reply(header.request, header.finished_below(), body.clone()));
+            self.change(&mut record);
+        } else {
+            self.change_and_answer(header, &mut record, &body);
+        }
+        if !request.returned.is_empty() && self.shell.has_parked() {
+            self.shell.release();
+        }
+        Ok(Step::Answer(body, changes))
+    }
+
+    /// A client goes on to believe what it knows of a file that it has made, if it may.
+    fn tells(&self, client: ClientId, dir: Handle, file: Handle) -> bool {
+        let (mut leases, now) = (self.clients.holders.leases.borrow_mut(), self.rt.now());
+        leases.grant(client, dir, now) && leases.tell(dir, file, now)
+    }
+
+    /// Asks those back to whom directories are delegated that others have asked for. Who hears
+    /// nothing has lost them.
+    pub(crate) fn ask_back_directories(&self) {
+        let directories = self.state.borrow().take_delegations_asked_back();
+        for (client, dir) in directories {
+            match self.clients.holders.leases.borrow_mut().ask_back_directory(client, dir, self.rt.now()) {
+                AskedBack::Told => self.clients.holders.notify(client),
+                // Who waits asks again when its session begins, or is over.
+                AskedBack::NotYet => {}
+                AskedBack::Never => self.end_delegations(client, [dir]),
+            }
+        }
+    }
+
+    /// These directories are not delegated to a client any more.
+    pub(crate) fn end_delegations(&self, client: ClientId, directories: impl IntoIterator<Item = Handle>) {
+        let mut record = Record::default();
+        {
+            let state = self.state.borrow();
+            directories.into_iter().for_each(|dir| state.prepare_end_of_delegation(client, dir, &mut record));
+        }
+        if !record.is_volatile() {
+            self.change_in_flow(&mut record);
+            self.shell.release();
+        }
+    }
+
+    /// The client leaves, or is lost.
+    pub(crate) fn end_all_delegations(&self, client: ClientId) {
+        let directories = self.state.borrow().delegated_to(client);
+        self.end_delegations(client, directories);
+    }
+}

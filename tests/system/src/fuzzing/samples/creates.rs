@@ -1,0 +1,47 @@
+//! Files that are made, by their server or by their client without asking.
+
+use weft_wire::ops::{CreateManyReply, CreateManyRequest, HandleRange, NewFile, NewFiles};
+
+use super::*;
+
+pub(super) fn create(about: &Subject, who: &Credentials, name: &Bytes) -> Request {
+    let at = DirTarget { dir: about.dir, map_epoch: 1 };
+    let (read, write) = (Rights::READ, Rights::WRITE);
+    Request::Create(CreateRequest {
+        at,
+        name: name.clone(),
+        kind: FileKind::Symlink,
+        mode: 0o644,
+        rdev: 0,
+        target: Bytes::from_static(b"where/to"),
+        exclusive: true,
+        open: read.with(write),
+        open_sequence: 5,
+        stripe_bytes: 65536,
+        stripe_width: 2,
+        who: who.clone(),
+        strips: Some(Bytes::from_static(b"strips:0:4096;1:8192")),
+        unnamed: Some(true),
+        content: Some(Bytes::from_static(b"content")),
+        can_delay: Some(true),
+        can_hold: Some(9),
+    })
+}
+
+pub(super) fn many(about: &Subject, who: &Credentials, name: &Bytes) -> Request {
+    let Subject { dir, file: handle, .. } = *about;
+    let layout = Layout { stripe_bytes: 4096, width: 1, first: 0, generation: 1 };
+    let (open, made_at, named_at) = (Rights::READ.with(Rights::WRITE), WallTime(7), WallTime(8));
+    let file = NewFile { name: name.clone(), handle, mode: 0o644, open, open_sequence: 5, delays: true, made_at, named_at, layout };
+    let files = vec![file.clone(), NewFile { delays: false, ..file }];
+    Request::CreateMany(CreateManyRequest {
+        groups: vec![NewFiles { dir, who: who.clone(), files }],
+        returned: vec![dir],
+        wants_handles: true,
+    })
+}
+
+pub(super) fn reply(handle: Handle) -> CreateManyReply {
+    let handles = Some(HandleRange { first: handle, count: 4096 });
+    CreateManyReply { outcomes: vec![Ok(()), Err(Status::CapabilityRefused)], handles, is_leased: true }
+}
