@@ -246,7 +246,7 @@ fn others_do_not_remove_a_directory_with_files() {
             for number in 3..6 {
                 mount.create(&caller(1, 0), dir, &format!("new{number}"), 0o644).await.expect("a new file");
             }
-            for number in 0..3 {
+            for number in 0..6 {
                 mount.posix.unlink(&caller(1, 0).who, dir, format!("new{number}").as_bytes()).await.expect("it goes");
             }
             mount.create(&caller(1, 0), dir, "last", 0o644).await.expect("a new file");
@@ -263,6 +263,46 @@ fn others_do_not_remove_a_directory_with_files() {
         });
         assert_eq!(outcome.map_err(|error| error.status), Err(Status::NotEmpty));
     }
+}
+
+/// A name that comes from the directory of another server, and one that goes there.
+#[test]
+fn others_move_files_into_it_and_out_of_it() {
+    let world = world();
+    let dir = world.alone(0, |mount| async move {
+        let dir = made_dir(&mount, true).await;
+        for number in 0..9 {
+            closed_in(&mount, dir, &format!("f{number}"), &content(number % 4)).await;
+        }
+        dir
+    });
+    world.alone(1, move |mount| async move {
+        let who = caller(2, 0).who;
+        closed_in(&mount, ROOT, "theirs", &content(3)).await;
+        mount.posix.rename(&who, (ROOT, b"theirs"), (dir, b"taken"), RenameFlags::default()).await.expect("it is moved in");
+        closed_in(&mount, ROOT, "theirs", &content(3)).await;
+    });
+    let made = world.alone(0, move |mount| async move { mount.create(&caller(1, 0), dir, "taken", 0o644).await.map(|file| file.node) });
+    assert_eq!(made.map_err(|error| error.status), Err(Status::Exists));
+    // The name is that of a file of which no server knows.
+    let other = world.alone(0, |mount| async move {
+        let dir = made_dir(&mount, true).await;
+        for name in ["first", "second", "both"] {
+            mount.create(&caller(1, 0), dir, name, 0o644).await.expect("a new file");
+        }
+        dir
+    });
+    let moved = world.alone(1, move |mount| async move {
+        let flags = RenameFlags { no_replace: true, ..RenameFlags::default() };
+        mount.posix.rename(&caller(2, 0).who, (ROOT, b"theirs"), (other, b"both"), flags).await
+    });
+    assert_eq!(moved.map_err(|error| error.status), Err(Status::Exists));
+    assert!(world.mounts[0].lines().iter().all(|line| !line.contains("is lost")), "{:?}", world.mounts[0].lines());
+    world.alone(1, move |mount| async move {
+        let who = caller(2, 0).who;
+        mount.posix.rename(&who, (dir, b"f8"), (ROOT, b"out"), RenameFlags::default()).await.expect("it is moved out");
+        assert_eq!(names(&mount, dir).await, expected(8));
+    });
 }
 
 /// What ends a directory, or changes what files in it are like, meets all files.
@@ -304,9 +344,13 @@ fn a_handle_that_came_another_way_is_found() {
     world.alone(1, move |mount| async move {
         let attr = mount.posix.getattr(file).await.expect("it is there").attr;
         assert_eq!((attr.kind, attr.size), (FileKind::File, 0));
+        let mode = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+        mount.posix.setattr(&caller(2, 0).who, file, &mode).await.expect("it is changed");
         let gone = InodeNumber::of(Handle(file.handle().0 + 1000));
         assert_eq!(mount.posix.getattr(gone).await.map(|shown| shown.node).map_err(|error| error.status), Err(Status::Stale));
     });
+    let mode = world.alone(0, move |mount| async move { mount.stat(file).await.expect("it is there").mode });
+    assert_eq!(mode & 0o777, 0o600, "the mount that has made it hears of that");
 }
 
 /// What was answered under `sync` is on stable storage, whatever happens to the mount.
