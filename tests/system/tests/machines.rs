@@ -75,7 +75,7 @@ fn clocks_and_files_of_two_machines_are_brought_together() {
     }
     let pair = Pair::start("");
     let keep = pair.client.path("kept");
-    let explain = || ok(pair.weft(&["explain"], &["--seconds", "0.5", "--json", "--keep"]).arg(&keep));
+    let explain = || ok(pair.weft(&["explain"], &["--seconds", "2", "--json", "--keep"]).arg(&keep));
     let explained: Value = serde_json::from_str(&while_used(&pair, explain)).expect("JSON");
     assert!(explained["covered"].as_f64() >= Some(0.95) && explained["operations"].as_u64() > Some(10), "{explained}");
     let row = |at: usize| explained["nodes"][at].clone();
