@@ -50,6 +50,18 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         self.change(record)
     }
 
+    /// As [`Server::change_and_answer`] with the last record of a request of many changes: if any
+    /// of them, this one or one before, changed something, the journal has the answer.
+    pub(crate) fn change_and_answer_many(&self, header: &Header, record: &mut Record, body: &Bytes, has_changed: bool) {
+        match has_changed {
+            true => {
+                record.changes.push(Change::reply(header.request, header.finished_below(), body.clone()));
+                self.change(record);
+            }
+            false => drop(self.change_and_answer(header, record, body)),
+        }
+    }
+
     /// Somebody has closed a file: requests that wait for that are looked at again.
     pub(crate) fn closed(&self) {
         if self.shell.has_parked() {

@@ -6,7 +6,7 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use weft_base::{Attr, Credentials, FastHasher, FileKind, Handle, Layout, Nanos, SECOND, ServerId, ServerRole, Status};
+use weft_base::{Attr, Credentials, FastHasher, FileKind, Handle, Layout, MILLISECOND, Nanos, SECOND, ServerId, ServerRole, Status};
 use weft_layout::first_data_server;
 use weft_rt::{Runtime, join_all};
 use weft_wire::ops::{Class, DirChange, FileState, NewFile};
@@ -22,6 +22,8 @@ use crate::{Client, CreateOptions, Error, OpenFile, Result};
 const TELL_NS: u64 = 5 * SECOND;
 /// The same before a notice counts as heard, in nanoseconds: its client must go on to be heard of.
 const GIVE_BACK_NS: u64 = SECOND;
+/// The pause after a server that does not answer, or has no space, in nanoseconds.
+const AGAIN_NS: u64 = 50 * MILLISECOND;
 /// A server is told what is left once more when something was forgotten above.
 const TELL_TRIES: usize = 2;
 /// A directory in which nothing was made for so long is given back when [`Client::keep_alive`] runs
@@ -169,8 +171,13 @@ impl<R: Runtime> Client<R> {
         let flow = Flow { deadline: flow.deadline.min(self.rt().now() + TELL_NS), ..flow };
         for _ in 0..TELL_TRIES {
             let servers = self.inner.delegations.servers();
-            join_all(servers.into_iter().map(|server| self.tell_server(flow, server))).await;
+            let told = join_all(servers.into_iter().map(|server| self.tell_server(flow, server))).await;
             self.inner.delegations.forget_above(&forget);
+            if told.iter().any(Result::is_err) {
+                // It is called again as long as there is something to tell.
+                self.rt().sleep_until(self.rt().now() + AGAIN_NS).await;
+                break;
+            }
         }
         self.inner.delegations.take_lost()
     }

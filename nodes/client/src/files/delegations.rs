@@ -38,7 +38,7 @@ pub(crate) struct Delegations {
 
 #[derive(Debug, Default)]
 struct State {
-    held: FastMap<Handle, Held>,
+    held: FastMap<Handle, HeldDirectory>,
     servers: BTreeMap<ServerId, Untold>,
     /// How often directories were given back.
     recalls: u64,
@@ -51,7 +51,7 @@ struct State {
 
 /// A directory in which this client makes files.
 #[derive(Debug)]
-struct Held {
+struct HeldDirectory {
     delay_bytes: u32,
     /// What the clock of its server showed, and that of this client, when it was granted.
     clock: (WallTime, Nanos),
@@ -139,7 +139,7 @@ impl Delegations {
             let oldest = *oldest;
             self.give_back_from(&mut state, oldest);
         }
-        state.held.insert(dir, Held { delay_bytes: delegation.delay_bytes, clock, used: clock.1 });
+        state.held.insert(dir, HeldDirectory { delay_bytes: delegation.delay_bytes, clock, used: clock.1 });
         self.holds.store(true, Ordering::Release);
     }
 
@@ -331,7 +331,7 @@ impl Delegations {
     }
 }
 
-impl Held {
+impl HeldDirectory {
     /// What the clock of its server shows, as far as is known here.
     fn time_at_server(&self, now: Nanos) -> WallTime {
         let (granted, heard) = self.clock;

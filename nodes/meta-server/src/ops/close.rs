@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use weft_base::{Result, Status};
-use weft_namespace::{Change, ClosePlan, Record};
+use weft_namespace::{ClosePlan, Record};
 use weft_rt::{PeerId, ServerRuntime};
 use weft_wire::ops::{CLOSES_MAX, CloseManyReply, CloseManyRequest, CloseRequest, DELAYED_BYTES_MAX, Written};
 use weft_wire::{Header, Op, Rights, Wire};
@@ -94,12 +94,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             read.into_iter().for_each(|handle| self.state.borrow().prepare_read(&cx, handle, &mut record));
         }
         changes += record.changes.len();
-        if changes > 0 {
-            record.changes.push(Change::reply(header.request, header.finished_below(), body.clone()));
-            self.change(&mut record);
-        } else {
-            self.change_and_answer(header, &mut record, &body);
-        }
+        self.change_and_answer_many(header, &mut record, &body, changes > 0);
         Ok(Step::Answer(body, changes))
     }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use weft_base::{ClientId, Handle, Result, Status};
 use weft_lease::AskedBack;
-use weft_namespace::{Change, Record, RequestContext};
+use weft_namespace::{Record, RequestContext};
 use weft_rt::ServerRuntime;
 use weft_serving::Durability;
 use weft_wire::ops::{CREATES_MAX, CreateManyReply, CreateManyRequest, CreateRequest};
@@ -107,12 +107,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         };
         let body = CreateManyReply { outcomes, handles, is_leased }.to_bytes();
         changes += record.changes.len();
-        if changes > 0 {
-            record.changes.push(Change::reply(header.request, header.finished_below(), body.clone()));
-            self.change(&mut record);
-        } else {
-            self.change_and_answer(header, &mut record, &body);
-        }
+        self.change_and_answer_many(header, &mut record, &body, changes > 0);
         if !request.returned.is_empty() && self.shell.has_parked() {
             self.shell.release();
         }
