@@ -34,6 +34,7 @@ mod snapshot;
 mod state;
 mod table;
 mod told;
+mod traffic;
 mod tx;
 mod xattrs;
 
@@ -55,4 +56,5 @@ pub use replies::Admission;
 pub use snapshot::SnapshotCursor;
 pub use state::{RequestContext, Settings, State};
 pub use told::told;
+pub use traffic::{DirectoryShare, SHARE_HOT_PERMILLE, Traffic};
 pub use tx::{ServerPart, lead_to_made, made_directory};

@@ -7,8 +7,12 @@ use weft_base::{Credentials, Handle, MILLISECOND, Result, ServerId, Status};
 use weft_wire::ops::{GiveNamesRequest, MovedName, MovedNames, PartitionMap, TxPart};
 
 use crate::access::check_owner;
-use crate::directory::Entry;
+use crate::directory::{Directory, Entry};
 use crate::{Change, Inode, Record, ServerPart, State};
+
+/// The attribute of a directory that its server has spread by itself: over how many servers its
+/// names were before. Nobody else sees it.
+const SPREAD_FROM: &[u8] = b"system.weft.spread_from";
 
 /// Most names of one slice, but for names of one hash.
 pub const SLICE_NAMES_MAX: usize = 1024;
@@ -30,6 +34,36 @@ impl State {
         let inode = self.inode(dir)?;
         check_owner(who, inode, true)?;
         if inode.is_directory() { Ok(()) } else { Err(Status::NotDirectory) }
+    }
+
+    /// Over how many servers the names of a directory were before its server spread it by itself;
+    /// `None`: it has not, or somebody has said since how they shall be.
+    pub fn spread_from(&self, dir: Handle) -> Option<u16> {
+        std::str::from_utf8(self.xattrs.get(dir, SPREAD_FROM)?).ok()?.parse().ok()
+    }
+
+    /// The change that remembers it, or forgets it; `None`: it is remembered so.
+    pub fn keep_spread_from(&self, dir: Handle, servers: Option<u16>) -> Option<Change> {
+        let name = Bytes::from_static(SPREAD_FROM);
+        match servers {
+            _ if servers == self.spread_from(dir) => None,
+            Some(servers) => Some(Change::PutXattr { handle: dir, name, value: servers.to_string().into() }),
+            None => Some(Change::DeleteXattr { handle: dir, name }),
+        }
+    }
+
+    /// Directories that this server has spread by itself.
+    pub fn spread_by_itself(&self) -> impl Iterator<Item = Handle> {
+        self.split().keys().copied().filter(|dir| self.spread_from(*dir).is_some())
+    }
+
+    /// Where a directory that this server has spread by itself goes back to, if it may get four
+    /// times as many names before more than `names_max` on one server are too many.
+    pub fn way_back(&self, dir: Handle, names_max: u64) -> Option<PartitionMap> {
+        let (before, servers) = (self.spread_from(dir)?, self.partitions(dir).servers().len() as u16);
+        let names = self.directories.get(&dir).map_or(0, Directory::len);
+        let is_small = servers > before && may_go_back(names, servers, before, names_max);
+        if is_small { self.even_map(dir.server(), before) } else { None }
     }
 
     /// The parts of the next slice of a move, and how many names it has: those of the highest
@@ -190,6 +224,12 @@ pub fn servers_for(names_each: u64, servers: u16, all: u16, names_max: u64) -> O
     Some(wanted.min(all.into()) as u16).filter(|wanted| *wanted > servers)
 }
 
+/// True if a directory with so many names on each of its `servers` may go back to `before` of them:
+/// it may get four times as many names before it is too large for these.
+fn may_go_back(names_each: u64, servers: u16, before: u16, names_max: u64) -> bool {
+    names_each.saturating_mul(servers.into()) <= u64::from(before) * (names_max / 4)
+}
+
 /// How many names the next slice has, after one of `names` that has taken so long, in nanoseconds:
 /// no name shall wait long, and no slice be made for a few.
 pub fn next_slice(names: u32, took_ns: u64, names_max: u32) -> u32 {
@@ -232,6 +272,15 @@ mod tests {
             (u64::MAX / 2, 2, 9, 1, Some(9)),
         ] {
             assert_eq!(servers_for(names_each, servers, all, names_max), expected, "{names_each} on {servers} of {all}");
+        }
+    }
+
+    #[test]
+    fn small_directories_go_back() {
+        for (names_each, servers, before, names_max, expected) in
+            [(10, 4, 1, 160, true), (11, 4, 1, 160, false), (11, 4, 2, 160, true), (0, 9, 1, 0, true), (u64::MAX, 2, 1, u64::MAX, false)]
+        {
+            assert_eq!(may_go_back(names_each, servers, before, names_max), expected, "{names_each} on {servers}, before {before}");
         }
     }
 

@@ -51,16 +51,34 @@ pub struct MetaServerConfig {
 pub struct SplitConfig {
     /// Most names that move as one change; fewer where that takes long.
     pub slice_names: u32,
-    /// A directory with more names on each of its servers is spread over more servers; 0: none is.
+    /// A directory with more names on each of its servers is spread over more servers; 0: no
+    /// directory is spread by itself.
     pub names_max: u64,
     /// After a directory was spread, and for so long after it was tried, it stays as it is, in
     /// nanoseconds.
     pub rest_ns: u64,
+    /// One request of so many is looked at to find the directories that are asked for most.
+    pub sample_every: u32,
+    /// A fifth of a second in which fewer were looked at says nothing.
+    pub samples_min: usize,
+    /// A server is busy that works for this share of its time, in thousandths: then a directory
+    /// that several clients ask for is spread over others.
+    pub busy_permille: u64,
+    /// A directory that was spread by itself goes back after so long a calm, in nanoseconds.
+    pub calm_ns: u64,
 }
 
 impl Default for SplitConfig {
     fn default() -> SplitConfig {
-        SplitConfig { slice_names: 256, names_max: SPLIT_NAMES_MAX_DEFAULT, rest_ns: 10 * SECOND }
+        SplitConfig {
+            slice_names: 256,
+            names_max: SPLIT_NAMES_MAX_DEFAULT,
+            rest_ns: 10 * SECOND,
+            sample_every: 17,
+            samples_min: 16,
+            busy_permille: 600,
+            calm_ns: 60 * SECOND,
+        }
     }
 }
 

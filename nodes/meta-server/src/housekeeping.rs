@@ -95,7 +95,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.expire_sessions();
             self.look_after_locks();
             self.expire_leases();
-            self.spread_large();
+            self.look_at_directories();
             self.ask_back_directories();
             self.settle_quotas();
             self.kept(self.engine.rest().await);

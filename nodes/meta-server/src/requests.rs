@@ -95,6 +95,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if let Some(served) = self.current.borrow_mut().as_mut() {
             self.shell.asked(served, &request, is_first);
         }
+        if is_first {
+            self.background.demand.saw(header.request.client, &request);
+        }
         if changes {
             self.check_room(&request)?;
         }

@@ -18,7 +18,7 @@ use crate::container::Contents;
 use crate::engine::{Engine, Room};
 use crate::holders::Holders;
 use crate::loans::Loans;
-use crate::ops::{ProgramLocks, Ways};
+use crate::ops::{Demand, ProgramLocks, Ways};
 use crate::sessions::Sessions;
 use crate::step::{Doubt, Step};
 use crate::{Durability, MetaServerConfig};
@@ -40,7 +40,6 @@ pub(crate) struct Transactions {
 }
 
 /// Flows beside requests, of which one of a kind runs at a time.
-#[derive(Default)]
 pub(crate) struct Background {
     /// There are files to be removed for good.
     pub(crate) reap: Signal,
@@ -54,6 +53,8 @@ pub(crate) struct Background {
     pub(crate) watchers: Cell<u32>,
     /// Directories whose names go to other servers.
     pub(crate) ways: Ways,
+    /// Which directories are asked for.
+    pub(crate) demand: Demand,
     pub(crate) contents: Contents,
     /// What users may have.
     pub(crate) loans: Loans,
@@ -102,6 +103,18 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         state.reply_clients().iter().chain(state.lockers()).for_each(|client| sessions.recovered(*client, now));
         // Parts from before a restart are asked about at once.
         let in_doubt = state.prepared_transactions().into_iter().map(|tx| (tx, Doubt::Recovered)).collect();
+        let background = Background {
+            reap: Signal::new(),
+            settling: Cell::new(false),
+            telling: RefCell::default(),
+            checkpointing: Cell::new(false),
+            flushing: Cell::new(false),
+            watchers: Cell::new(0),
+            ways: Ways::default(),
+            demand: Demand::new(&config.split, &state, now),
+            contents,
+            loans: Loans::default(),
+        };
         let shell = Shell::new(rt.clone(), &config.serving, life, client);
         // An older number means nothing to anybody.
         let holders = Holders::new(rt.random() as u32, state.holders().iter().copied(), now);
@@ -114,7 +127,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             clients: Clients { sessions: RefCell::new(sessions), holders },
             transactions: Transactions { undecided: RefCell::default(), in_doubt: RefCell::new(in_doubt), next: Cell::new(1) },
             locks: ProgramLocks::default(),
-            background: Background { contents, ..Background::default() },
+            background,
             current: RefCell::new(None),
             in_flight: RefCell::default(),
             encoded: RefCell::default(),

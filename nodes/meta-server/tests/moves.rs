@@ -203,7 +203,7 @@ fn a_power_cut_at_any_await_point_loses_no_name() {
 #[test]
 fn a_directory_with_many_names_is_spread_by_itself() {
     let cluster = Cluster::new(6, usize::from(SERVERS), |config| {
-        config.split = SplitConfig { slice_names: SLICE, names_max: NAMES as u64, rest_ns: SECOND };
+        config.split = SplitConfig { slice_names: SLICE, names_max: NAMES as u64, rest_ns: SECOND, ..config.split.clone() };
     });
     let client = cluster.caller(1);
     let setup = client.clone();
@@ -218,4 +218,79 @@ fn a_directory_with_many_names_is_spread_by_itself() {
         let root = client.call(ServerId(0), &request(ROOT_HANDLE, 0)).await.expect("it is there");
         assert_eq!((root.map.only_server(), root.map.epoch()), (Some(ServerId(0)), 1));
     });
+}
+
+/// Looks for names of the directory all the while: finds them, wherever they are by now.
+async fn ask_for(client: &TestClient, dir: Handle, until: weft_base::Nanos) {
+    let rt = client.caller.rt();
+    let mut map = PartitionMap::whole(dir.server());
+    for number in 0.. {
+        let file = format!("f{}", number % NAMES);
+        let look = LookupRequest { at: DirTarget { dir, map_epoch: map.epoch() }, name: name(&file), who: Credentials::ROOT };
+        match client.call(server_of(&map, &file), &look).await {
+            Ok(_) => {}
+            Err(Status::StaleMap) => map = client.call(dir.server(), &request(dir, 0)).await.expect("it is there").map,
+            Err(status) => panic!("{file}: {status}"),
+        }
+        if rt.now() >= until {
+            return;
+        }
+        rt.sleep_until(rt.now() + MILLISECOND).await;
+    }
+}
+
+#[test]
+fn a_hot_directory_is_spread_and_goes_back_when_it_is_calm() {
+    let cluster = Cluster::new(7, usize::from(SERVERS), |config| {
+        // Requests cost nothing here: a server is busy that is asked at all.
+        let (rest_ns, calm_ns) = (SECOND, 3 * SECOND);
+        config.split = SplitConfig { slice_names: SLICE, sample_every: 3, busy_permille: 0, rest_ns, calm_ns, ..config.split.clone() };
+    });
+    let (client, other, third) = (cluster.caller(1), cluster.caller(2), cluster.caller(3));
+    let setup = client.clone();
+    let (hot, names, alone, by_hand) = cluster.block_on(|| async move {
+        let (hot, names) = directory(&setup).await;
+        let mut others = Vec::new();
+        for dir in ["alone", "by-hand"] {
+            let dir = setup.mkdir(ROOT_HANDLE, dir).await.expect("mkdir");
+            for number in 0..NAMES {
+                setup.create(dir, &format!("f{number}"), Rights::default()).await.expect("create");
+            }
+            others.push(dir);
+        }
+        spread(&setup, others[1], 2).await;
+        (hot, names, others[0], others[1])
+    });
+    let state_of = |dir: Handle| {
+        let client = cluster.caller(4);
+        cluster.block_on(|| async move { client.call(dir.server(), &request(dir, 0)).await.expect("it is there") })
+    };
+    // Who has made the names does not count.
+    cluster.sim.run_for(SECOND);
+    let until = cluster.sim.now() + 2 * SECOND;
+    let asker = client.clone();
+    let asking = cluster.sim.spawn_on(cluster.client, move |_| async move { ask_for(&asker, hot, until).await });
+    let loner = third.clone();
+    let alone_asking = cluster.sim.spawn_on(cluster.client, move |_| async move { ask_for(&loner, alone, until).await });
+    cluster.block_on(|| async move { ask_for(&other, hot, until).await });
+    cluster.sim.run_for(100 * MILLISECOND);
+    assert!(asking.is_over() && alone_asking.is_over());
+
+    let spread_now = state_of(hot);
+    assert_eq!((spread_now.map.servers().len(), spread_now.spread_from), (2, Some(1)), "one server for each client that asks");
+    assert_eq!(state_of(alone).map.servers().len(), 1, "one client is one server's work");
+    let kept = state_of(by_hand);
+    assert_eq!((kept.map.servers().len(), kept.spread_from), (2, None));
+
+    // A restart does not forget who has spread it.
+    cluster.sim.strike(&Fault::Crash { node: cluster.meta[usize::from(hot.server().0)], down_ns: 20 * MILLISECOND });
+    cluster.sim.run_for(SECOND);
+    assert_eq!(state_of(hot).spread_from, Some(1));
+    cluster.sim.run_for(5 * SECOND);
+    let back = state_of(hot);
+    assert_eq!((back.map.only_server(), back.spread_from), (Some(hot.server()), None));
+    assert_eq!(state_of(by_hand).map.servers().len(), 2, "what was said stays");
+    let checker = client.clone();
+    cluster.block_on(|| async move { check(&checker, hot, &back.map, &names, "it is back").await });
+    assert!(cluster.errors.borrow().is_empty(), "{:?}", cluster.errors.borrow());
 }

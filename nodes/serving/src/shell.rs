@@ -91,6 +91,8 @@ pub(crate) struct Counts {
     pub(crate) turns: Cell<u64>,
     /// Requests that were here when the turn began.
     pub(crate) queued: Cell<u32>,
+    /// How long turns have taken, in nanoseconds.
+    pub(crate) busy_ns: Cell<u64>,
 }
 
 impl<R: ServerRuntime> Shell<R> {
@@ -160,6 +162,23 @@ impl<R: ServerRuntime> Shell<R> {
         let mut live = self.live.borrow_mut();
         live.turn(now);
         self.counts.queued.set((arrived + live.in_flight.len()) as u32);
+    }
+
+    /// Ends a turn that had something to do.
+    pub(crate) fn end_turn(&self) {
+        let Counts { turns, busy_ns, .. } = &self.counts;
+        turns.set(turns.get() + 1);
+        busy_ns.set(busy_ns.get() + self.rt.now().since(self.turn.at.get()));
+    }
+
+    /// How long it has worked in turns since its start, in nanoseconds.
+    pub fn busy_ns(&self) -> u64 {
+        self.counts.busy_ns.get()
+    }
+
+    /// Requests since its start.
+    pub fn requests(&self) -> u64 {
+        self.counts.requests.get()
     }
 
     /// Until when, in ticks of the trace, the time of this turn belongs to requests.

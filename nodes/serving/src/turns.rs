@@ -44,10 +44,10 @@ async fn turn<S: Service>(server: &Rc<S>, arrivals: &mut Vec<Arrival>, answers: 
     shell.work_ends();
     server.work(arrivals, answers).await?;
     let has_answers = !answers.is_empty();
-    if arrived > 0 || has_answers {
-        shell.counts.turns.set(shell.counts.turns.get() + 1);
-    }
     finish(server, answers).await?;
+    if arrived > 0 || has_answers {
+        shell.end_turn();
+    }
     server.look_after(has_answers).await;
     Ok(())
 }

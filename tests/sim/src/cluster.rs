@@ -39,6 +39,8 @@ pub struct ClusterConfig {
     pub stripe_width: u16,
     /// Names that go to another server as one change, at most.
     pub slice_names: u32,
+    /// Directories are spread as soon as two clients ask for names in them, and go back soon.
+    pub is_eager: bool,
     /// What directories without the hint `inline_limit` have in its place, in bytes; 0: off.
     pub inline_limit: u32,
 }
@@ -76,6 +78,7 @@ impl ClusterConfig {
             checkpoint_bytes: 4 << 20,
             stripe_width: 0,
             slice_names: 256,
+            is_eager: false,
             inline_limit: 0,
         }
     }
@@ -99,6 +102,7 @@ impl ClusterConfig {
             checkpoint_bytes: if random.coin() { 2 << 10 } else { 1 << 20 },
             stripe_width: random.below(3) as u16,
             slice_names: 256,
+            is_eager: false,
             inline_limit: 0,
         }
     }
@@ -147,7 +151,13 @@ impl Cluster {
             checkpoint_bytes: config.checkpoint_bytes,
             ..ServingConfig::new(server, map.clone(), key.clone())
         };
-        let split = SplitConfig { slice_names: config.slice_names, ..SplitConfig::default() };
+        let usual = SplitConfig { slice_names: config.slice_names, ..SplitConfig::default() };
+        let split = match config.is_eager {
+            true => {
+                SplitConfig { sample_every: 1, samples_min: 2, busy_permille: 0, rest_ns: TELL_NS, calm_ns: 100 * MILLISECOND, ..usual }
+            }
+            false => usual,
+        };
         let inline_limit = config.inline_limit;
         let meta = MetaServerConfig { session_grace_ns: GRACE_NS, split, inline_limit, ..MetaServerConfig::new(serving(ServerId(0))) };
         let data = DataServerConfig { cache: config.cache(), ..DataServerConfig::new(serving(ServerId::data(0))) };

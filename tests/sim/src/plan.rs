@@ -184,13 +184,16 @@ impl Plan {
         let presplit = if random.below(3) == 0 { "2" } else { "all" };
         // Of directories that are spread from the beginning, of others, or of both.
         let (moves, is_presplit) = (seed % 4 != 2, seed.is_multiple_of(2));
+        // Of directories that nobody says anything about: servers spread them by themselves.
+        let is_eager = seed % 3 == 1;
+        let (moves, is_presplit) = (moves && (!is_eager || seed % 4 == 3), is_presplit && !is_eager);
         Plan {
             presplit: is_presplit.then_some(presplit),
             moves,
             mix: if random.below(4) == 0 { OperationMix::Renames } else { plan.mix },
             names: random.between(3, 6) as u8,
             delays,
-            cluster: ClusterConfig { meta, slice_names: random.between(1, 3) as u32, ..plan.cluster },
+            cluster: ClusterConfig { meta, slice_names: random.between(1, 3) as u32, is_eager, ..plan.cluster },
             ..plan
         }
     }

@@ -200,3 +200,52 @@ fn a_create_waits_at_most_ten_milliseconds_for_a_split() {
     let most = *during.last().expect("some");
     assert!(most <= 10 * MILLISECOND, "a create took {} ms", ms(most));
 }
+
+/// Many clients make files in one directory: its server is busy, the others have nothing to do. It
+/// spreads the directory over them by itself, soon enough that few names are elsewhere than their
+/// files.
+#[test]
+fn a_hot_directory_is_spread_over_idle_servers() {
+    const CLIENTS: usize = 14;
+    let sim = Sim::new(1, Profile::ethernet_10g());
+    let config = ClusterConfig { meta: 4, segment_bytes: 64 << 20, checkpoint_bytes: 1 << 40, ..ClusterConfig::small() };
+    let cluster = Cluster::start(&sim, &config);
+    sim.run_for(SECOND);
+    let (node, first) = cluster.add_client("first", 60 * SECOND);
+    let made = sim.spawn_on(node, |_| async move { first.mkdir(WHO, ROOT_HANDLE, b"d", 0o755).await.expect("a new directory").handle });
+    sim.run_until_true(sim.now() + SECOND, || made.is_over()).expect("it serves");
+    let dir = made.take().expect("nobody dies");
+
+    let (counted, is_over) = (Rc::new(Cell::new(0_u64)), Rc::new(Cell::new(false)));
+    let makers: Vec<_> = (0..CLIENTS)
+        .map(|number| {
+            let (node, client) = cluster.add_client(&format!("maker{number}"), 60 * SECOND);
+            let (counted, over) = (counted.clone(), is_over.clone());
+            sim.spawn_on(node, move |_| async move {
+                for file in (0..).take_while(|_| !over.get()) {
+                    make(&client, dir, &[name(&format!("of{number}-"), file)]).await;
+                    counted.set(counted.get() + 1);
+                }
+            })
+        })
+        .collect();
+    let creates_of = |time_ns: u64| {
+        let before = counted.get();
+        sim.run_for(time_ns);
+        counted.get() - before
+    };
+    // Before anybody has looked at a window.
+    let before = creates_of(50 * MILLISECOND);
+    sim.run_for(SECOND);
+    let after = creates_of(50 * MILLISECOND);
+    is_over.set(true);
+    sim.run_until_true(sim.now() + SECOND, || makers.iter().all(Joined::is_over)).expect("every wait has an end");
+    let (node, last) = cluster.add_client("last", 60 * SECOND);
+    let asked = sim.spawn_on(node, move |_| async move { last.split_directory(WHO, dir, 0).await.expect("it is there") });
+    sim.run_until_true(sim.now() + SECOND, || asked.is_over()).expect("it serves");
+    let state = asked.take().expect("nobody dies");
+    let away = state.moved_names as f64 / counted.get() as f64;
+    println!("{before} creates in 50 ms before, {after} after; {} names have moved, {away:.4} of all then", state.moved_names);
+    assert_eq!((state.map.servers().len(), state.spread_from), (4, Some(1)), "{state:?}");
+    assert!(10 * after > 17 * before, "{after} creates after, {before} before");
+}

@@ -66,7 +66,8 @@ pub struct Config {
     pub durability: Durability,
     /// The interval of `batch`, in milliseconds.
     pub batch_interval_ms: u64,
-    /// A directory with more names on a metadata server is spread over more of them; 0: none is.
+    /// A directory with more names on a metadata server is spread over more of them, and so is one
+    /// that several clients keep a server busy with; 0: none is.
     pub split_names: Option<u64>,
     /// What decides about the order of accesses to the disks of data servers.
     pub cache_layer: LayerKind,

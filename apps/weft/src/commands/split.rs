@@ -23,7 +23,9 @@ Examples:
   weft split ~/fs:/scratch/job-17
 
 Names move slice by slice; files stay where they are. 1: all names with the server of the directory.
-Directories with more names than split_names of the configuration are spread by their server itself.")]
+Directories with more names than split_names of the configuration are spread by their server itself,
+and so are those that several clients keep it busy with; these go back after a minute of calm. What
+was said here stays.")]
 pub struct Args {
     /// The directory
     #[arg(value_name = "FS:/PATH")]
@@ -87,11 +89,15 @@ fn json(state: &SplitReply) -> serde_json::Value {
         "map_epoch": state.map.epoch(),
         "is_under_way": state.goal.is_some(),
         "moved_names": state.moved_names,
+        "spread_from": state.spread_from,
     })
 }
 
 fn text(state: &SplitReply) -> String {
     let mut text = format!("names on {}\n", names_on(state).join(", "));
+    if let Some(servers) = state.spread_from {
+        text += &format!("spread by its server itself; it goes back to {} when it is calm and small\n", in_words(servers));
+    }
     if let Some(goal) = &state.goal {
         let servers: Vec<String> = goal.servers().iter().map(ToString::to_string).collect();
         text += &format!("on their way to {}; {} have moved\n", servers.join(", "), state.moved_names);
@@ -100,6 +106,10 @@ fn text(state: &SplitReply) -> String {
         }
     }
     text
+}
+
+fn in_words(servers: u16) -> String {
+    if servers == 1 { "one server".into() } else { format!("{servers} servers") }
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ use crate::{Change, Inode, MODE_STICKY, READ, Record, RequestContext, State, WRI
 pub const XATTR_NAME_BYTES_MAX: usize = 255;
 /// Longest value in bytes.
 pub const XATTR_VALUE_BYTES_MAX: usize = 64 << 10;
+/// What the server remembers of an object itself: nobody sees or sets it.
+const OWN: &[u8] = b"system.weft.";
 /// What the attributes of one object may take together, in bytes: one value of the greatest length,
 /// or some hundreds of small ones.
 pub const XATTR_TOTAL_BYTES_MAX: usize = (64 << 10) + 4096;
@@ -42,7 +44,7 @@ impl State {
         let inode = self.inode(handle)?;
         self.check_readable(handle, inode)?;
         let names = self.xattrs.of(handle).map(|(name, _)| name);
-        let visible = |name: &&Bytes| who.uid == 0 || !name.starts_with(b"trusted.");
+        let visible = |name: &&Bytes| !name.starts_with(OWN) && (who.uid == 0 || !name.starts_with(b"trusted."));
         Ok(ListXattrReply { names: names.filter(visible).cloned().collect() })
     }
 

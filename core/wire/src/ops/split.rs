@@ -28,6 +28,11 @@ wire_struct! {
         /// Why the last way has ended before its goal, or the last step on this one has failed, as
         /// the number of a status; 0: nothing has.
         pub why: u16,
+        optional {
+            /// Its server has spread it by itself, from so many servers, and brings it back when it
+            /// is calm and small.
+            2 pub spread_from: u16,
+        }
     }
 
     /// The server of a directory's inode to one that holds names of it: some shall go elsewhere, as

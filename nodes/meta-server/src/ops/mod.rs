@@ -9,6 +9,7 @@ mod locks;
 mod mkdir;
 mod names;
 mod reap;
+mod relief;
 mod rename;
 mod rmdir;
 mod sizes;
@@ -33,6 +34,7 @@ use crate::step::Step;
 
 pub(crate) use locks::ProgramLocks;
 pub(crate) use names::{NameChange, NameReply};
+pub(crate) use relief::Demand;
 pub(crate) use split::Ways;
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {

@@ -15,13 +15,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use weft_base::{Credentials, Handle, MILLISECOND, Nanos, Result, SECOND, ServerId, Status};
-use weft_namespace::{Change, Record, next_slice, servers_for};
+use weft_namespace::{Change, Record, next_slice};
 use weft_rt::ServerRuntime;
 use weft_wire::Op;
 use weft_wire::ops::{GiveNamesReply, GiveNamesRequest, PartitionMap, SplitReply, SplitRequest};
 
 use super::{NameChange, NameReply, answer};
-use crate::SplitConfig;
 use crate::engine::Engine;
 use crate::server::Server;
 use crate::step::Step;
@@ -90,7 +89,7 @@ impl Ways {
     }
 
     /// True if the directory is on its way, or was within this time.
-    fn is_recent(&self, dir: Handle, within_ns: u64, now: Nanos) -> bool {
+    pub(super) fn is_recent(&self, dir: Handle, within_ns: u64, now: Nanos) -> bool {
         self.0.borrow().get(&dir).is_some_and(|way| way.goal.is_some() || now.since(way.since) < within_ns)
     }
 
@@ -117,38 +116,20 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         };
         if let Some(goal) = goal {
             self.set_out(dir, goal)?;
+            self.keep_spread_from(dir, None);
         }
-        let map = self.state.borrow().partitions(dir);
+        let (map, spread_from) = {
+            let state = self.state.borrow();
+            (state.partitions(dir), state.spread_from(dir))
+        };
         let ways = self.background.ways.0.borrow();
         let (goal, moved_names, why) = ways.get(&dir).map_or((None, 0, None), |way| (way.goal.clone(), way.moved_names, way.why));
-        answer(&SplitReply { map, goal, moved_names, why: why.map_or(0, Status::code) })
+        answer(&SplitReply { map, goal, moved_names, why: why.map_or(0, Status::code), spread_from })
     }
 
     /// True if names of the directory are on their way to other servers.
     pub(crate) fn is_spreading(&self, dir: Handle) -> bool {
         self.background.ways.goal(dir).is_some()
-    }
-
-    /// Directories of this server with many names are spread over more servers.
-    pub(crate) fn spread_large(self: &Rc<Self>) {
-        let SplitConfig { names_max, rest_ns, .. } = self.config.split;
-        let large = self.state.borrow_mut().large_directories();
-        for (dir, names) in large {
-            let goal = {
-                let state = self.state.borrow();
-                let all = u16::try_from(state.placement().meta.len()).unwrap_or(u16::MAX);
-                let servers = state.partitions(dir).servers().len() as u16;
-                servers_for(names, servers, all, names_max).and_then(|wanted| state.even_map(dir.server(), wanted))
-            };
-            if let Some(goal) = goal
-                // Whoever makes its names alone is asked first; it comes up again.
-                && !self.state.borrow().is_delegated_elsewhere(None, dir)
-                && !self.background.ways.is_recent(dir, rest_ns, self.rt.now())
-            {
-                // As many as may be under way are.
-                let _ = self.set_out(dir, goal);
-            }
-        }
     }
 
     /// From now on names of a directory go where this map says.
@@ -195,6 +176,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.rt.sleep_until(now + rest).await;
         }
         self.background.ways.is_over(dir, self.rt.now());
+        let servers = self.state.borrow().partitions(dir).servers().len();
+        if self.state.borrow().spread_from(dir).is_some_and(|before| servers <= before.into()) {
+            self.keep_spread_from(dir, None);
+        }
     }
 
     /// Lets a slice go, from here or from the server that has it.

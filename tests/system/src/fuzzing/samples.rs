@@ -348,7 +348,10 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
                 .to_bytes(),
         ),
         with_number(Op::RemoveEntries, &RemoveEntriesReply { files: 3, directories: 1, left: vec![left], until: 4711, dir }.to_bytes()),
-        with_number(Op::Split, &SplitReply { map: whole.clone(), goal: Some(whole), moved_names: 512, why: 5 }.to_bytes()),
+        with_number(
+            Op::Split,
+            &SplitReply { map: whole.clone(), goal: Some(whole), moved_names: 512, why: 5, spread_from: Some(1) }.to_bytes(),
+        ),
         with_number(Op::GiveNames, &GiveNamesReply { names: 256 }.to_bytes()),
         with_number(Op::GetAttr, &state.to_bytes()),
         with_number(Op::GetAttrMany, &GetAttrManyReply { states: vec![Ok(state.clone()), Err(Status::Stale)] }.to_bytes()),
