@@ -39,17 +39,21 @@ pub fn open(fs: &OsStr, key_file: Option<PathBuf>, timeout: Option<Duration>) ->
 /// # Errors
 /// As [`open`].
 pub fn open_with(fs: &OsStr, key_file: Option<PathBuf>, timeout: Option<Duration>, thread_begins: fn()) -> Result<ProgramFs, Error> {
-    let leases_after = leases_after(std::env::var_os(LEASES_VARIABLE).as_deref())?;
     let absorbs = absorbs(std::env::var_os(ABSORB_VARIABLE).as_deref())?;
+    let leases_after = leases_after(std::env::var_os(LEASES_VARIABLE).as_deref(), absorbs)?;
     let habits = Habits { leases_after, absorbs, thread_begins };
     let opened = Fs::open(fs, &Common::new(key_file, timeout)).map_err(|error| Error::new(status_of(&error), format!("{error:#}")))?;
     FileSystem::open_with(opened.client, opened.who, umask(), habits)
 }
 
-/// With which call leases begin to be kept.
-fn leases_after(word: Option<&OsStr>) -> Result<Option<u32>, Error> {
-    match word.map_or(Some("busy"), OsStr::to_str) {
+/// With which call leases begin to be kept: who makes files without asking needs them at once.
+fn leases_after(word: Option<&OsStr>, absorbs: bool) -> Result<Option<u32>, Error> {
+    match word.map_or(Some(""), OsStr::to_str) {
+        Some("never") if absorbs => {
+            Err(Error::new(Status::Invalid, format!("{ABSORB_VARIABLE}=yes needs leases: leave {LEASES_VARIABLE}=never out")))
+        }
         Some("never") => Ok(None),
+        Some("busy" | "") if absorbs => Ok(Some(0)),
         Some("busy" | "") => Ok(Some(Habits::FEW_CALLS)),
         Some("always") => Ok(Some(0)),
         _ => {
@@ -104,10 +108,15 @@ mod tests {
 
     #[test]
     fn a_word_says_when_leases_begin() {
-        let after = |word: &str| leases_after(Some(OsStr::new(word))).ok();
+        let after = |word: &str| leases_after(Some(OsStr::new(word)), false).ok();
         assert_eq!((after("never"), after("always")), (Some(None), Some(Some(0))));
-        assert_eq!([leases_after(None).ok(), after("busy"), after("")], [Some(Some(Habits::FEW_CALLS)); 3]);
-        assert!(leases_after(Some(OsStr::new("1"))).unwrap_err().text.contains("WEFT_LEASES=1"));
+        assert_eq!([leases_after(None, false).ok(), after("busy"), after("")], [Some(Some(Habits::FEW_CALLS)); 3]);
+        let absorbing = |word: &str| leases_after(Some(OsStr::new(word)), true).ok();
+        assert_eq!(
+            [absorbing(""), absorbing("busy"), absorbing("always"), absorbing("never")],
+            [Some(Some(0)), Some(Some(0)), Some(Some(0)), None]
+        );
+        assert!(leases_after(Some(OsStr::new("1")), false).unwrap_err().text.contains("WEFT_LEASES=1"));
     }
 
     #[test]

@@ -40,8 +40,9 @@ pub struct Habits {
     /// From so many calls on what servers tell under leases is believed until others change it; a
     /// thread for each metadata server hears of that. `None`: every call asks.
     pub leases_after: Option<u32>,
-    /// Files of directories that only this program knows are made without asking, once leases are
-    /// kept: those of the last milliseconds are lost with a program that is killed.
+    /// Files of directories that only this program knows are made without asking, and what is
+    /// written to small new ones stays here until they are closed: what is of the last milliseconds
+    /// is lost with a program that is killed. Needs leases from the first call on.
     pub absorbs: bool,
     /// Called first on each thread beside the calls.
     pub thread_begins: fn(),
@@ -141,7 +142,7 @@ impl<R: ThreadRuntime> FileSystem<R> {
             keeps_leases: false,
             direct_from_bytes: 0,
             keeps_locks: false,
-            appends_alone: false,
+            appends_alone: habits.absorbs,
             absorbs: habits.absorbs,
             sets_atime: false,
             is_dataset: false,

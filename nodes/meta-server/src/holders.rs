@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use weft_base::{ClientId, FastMap, Nanos, SECOND};
+use weft_base::{ClientId, FastMap, Handle, Nanos, SECOND};
 use weft_lease::Leases;
 use weft_rt::Signal;
 
@@ -14,7 +14,16 @@ pub(crate) struct Holders {
     pub(crate) leases: RefCell<Leases>,
     /// One for each client.
     pub(crate) waiting: RefCell<FastMap<ClientId, Signal>>,
+    /// Directories of which others were told something, who has made the last files there that may
+    /// have it alone, and how many.
+    pub(crate) makers: RefCell<FastMap<Handle, (ClientId, u32)>>,
 }
+
+/// Who has made so many files in a directory while nobody else asked for it may have it alone,
+/// whatever others were told before.
+const MADE_ALONE: u32 = 32;
+/// Such directories, at most.
+const MAKERS_MAX: usize = 1024;
 
 impl Holders {
     /// Those of a server that has just started. `before`: who may believe what it told in an
@@ -22,7 +31,32 @@ impl Holders {
     pub(crate) fn new(first_session: u32, before: impl IntoIterator<Item = ClientId>, now: Nanos) -> Holders {
         let mut leases = Leases::new(TERM_NS, first_session);
         leases.after_restart(before, now);
-        Holders { leases: RefCell::new(leases), waiting: RefCell::default() }
+        Holders { leases: RefCell::new(leases), waiting: RefCell::default(), makers: RefCell::default() }
+    }
+
+    /// A client makes a file in a directory of which others may believe something. True if it has
+    /// made many since others asked.
+    pub(crate) fn makes_alone(&self, client: ClientId, dir: Handle) -> bool {
+        let mut makers = self.makers.borrow_mut();
+        if makers.len() >= MAKERS_MAX {
+            makers.clear();
+        }
+        let (_, made) = makers.entry(dir).or_insert((client, 0));
+        *made += 1;
+        let is_alone = *made > MADE_ALONE;
+        if is_alone {
+            makers.remove(&dir);
+        }
+        is_alone
+    }
+
+    /// A client asks for something in a directory.
+    #[inline]
+    pub(crate) fn asks_in(&self, client: ClientId, dir: Handle) {
+        let mut makers = self.makers.borrow_mut();
+        if !makers.is_empty() && makers.get(&dir).is_some_and(|(maker, _)| *maker != client) {
+            makers.remove(&dir);
+        }
     }
 
     /// There is something to hear for this client.

@@ -103,6 +103,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
         let (client, object) = (header.request.client, request.object());
         let leasable = self.leasable(client, &request);
+        self.clients.holders.asks_in(client, object);
         if let Request::Create(create) = &mut request {
             self.may_delay(client, create);
             self.may_hold(client, create);

@@ -116,6 +116,25 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         self.leave_leases().await;
     }
 
+    /// What is open here delays nothing any more, and what waits to be closed is, within so many
+    /// nanoseconds.
+    pub(crate) async fn end_delays(&self, within_ns: u64) {
+        let open = self.files.numbers(|_| true).into_iter().filter_map(|number| self.files.get(number));
+        let told: Vec<_> = open.filter_map(|open| self.client.share_appends(open.file.handle())).collect();
+        told.into_iter().for_each(|file| self.closes.push(file));
+        let end = self.now() + within_ns;
+        loop {
+            let is_over = {
+                let state = self.closes.lock();
+                state.waiting.is_empty() && !state.works
+            };
+            if is_over || self.now() >= end {
+                return;
+            }
+            self.rt().sleep_until(self.now() + MILLISECOND).await;
+        }
+    }
+
     /// Somebody has made a file without asking: its server is to be told soon.
     pub(crate) fn made_alone(&self) {
         if self.client.begins_to_owe() {

@@ -3,7 +3,7 @@
 //! by the servers.
 
 use weft_base::{Attr, Credentials, FileKind, Handle, ServerId};
-use weft_client::{CreateOptions, DirPage, RenameFlags, Result, Seen};
+use weft_client::{DirPage, RenameFlags, Result, Seen};
 use weft_rt::Runtime;
 
 use crate::description::{Caching, OpenHow};
@@ -93,7 +93,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::create`]; [`weft_base::Status::Exists`] for any name that is
     /// there.
     pub async fn create_new(&self, who: &Credentials, dir: Handle, name: &[u8], mode: u32, how: OpenHow) -> Result<(Attr, u64)> {
-        let options = CreateOptions { mode, exclusive: true, rights: how.rights, ..CreateOptions::default() };
+        let options = self.create_options(mode, OpenHow { exclusive: true, truncate: false, ..how });
         let client = self.client.for_one_operation();
         let (attr, file, _) = self.noted(client.create(who, dir, name, &options).await)?;
         let number = self.add_opened(&client, who, &attr, file, Caching::Direct, how).await?;

@@ -105,6 +105,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// From now on nothing is believed that was told under leases; metadata servers hear of that.
     pub async fn leave_leases(&self) {
         if self.client.keeps_leases() {
+            self.end_delays(LEAVE_NS).await;
             self.give_back_directories(LEAVE_NS).await;
             // Who hears notices does not begin anew.
             self.client.keep_leases(false);

@@ -59,15 +59,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let is_first = matches!(second, Second::No);
         let mut who = caller.who.clone();
         who.checked_by_kernel &= is_first;
-        let options = CreateOptions {
-            mode,
-            exclusive: how.exclusive || is_first,
-            truncate: how.truncate,
-            rights: how.rights,
-            can_delay: self.options.appends_alone && !how.direct && how.stable == Stable::No,
-            can_absorb: self.options.absorbs && how.stable == Stable::No,
-            ..CreateOptions::default()
-        };
+        let options = self.create_options(mode, OpenHow { exclusive: how.exclusive || is_first, ..how });
+        let options = CreateOptions { can_delay: options.can_delay && !how.direct, ..options };
         let created = self.client.create(&who, dir.handle(), name, &options).await.map_err(|error| {
             if error.status != Status::Exists || how.exclusive || !is_first {
                 return error;
@@ -81,6 +74,13 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let caching = self.caching(&attr, &file, how);
         let number = self.add_file(&attr, file, caching, how.stable);
         Ok((shown, Opened { number, caching, hears_closes: false }))
+    }
+
+    /// How a file with these permission bits is made that is opened so.
+    pub(crate) fn create_options(&self, mode: u32, how: OpenHow) -> CreateOptions {
+        let OpenHow { exclusive, truncate, rights, stable, .. } = how;
+        let (can_delay, can_absorb) = (self.options.appends_alone && stable == Stable::No, self.options.absorbs && stable == Stable::No);
+        CreateOptions { mode, exclusive, truncate, rights, can_delay, can_absorb, ..CreateOptions::default() }
     }
 
     /// Makes a file without a name in a directory, with these permission bits (the umask applied

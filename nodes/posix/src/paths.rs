@@ -136,9 +136,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         for _ in 0..TRIES {
             let opened = match make {
                 Some(mode) => {
-                    let (exclusive, truncate, rights) = (how.exclusive, how.truncate, how.rights);
-                    let options = CreateOptions { mode, exclusive, truncate, rights, ..CreateOptions::default() };
-                    let made = client.create(who, dir.handle(), name, &options).await;
+                    let made = client.create(who, dir.handle(), name, &self.create_options(mode, how)).await;
+                    self.made_alone();
                     made.map(|(attr, file, _)| (attr, file))
                 }
                 None => Err(Error::local(Status::Exists, "open", dir.handle())),
@@ -216,10 +215,11 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         if path.ends_with(b"/") {
             return Err(Error::local(Status::IsDirectory, "create", client.root()));
         }
-        let options =
-            CreateOptions { mode, exclusive: how.exclusive, truncate: how.truncate, rights: how.rights, ..CreateOptions::default() };
+        let options = self.create_options(mode, how);
         let (dir, name) = client.resolve_parent(who, path).await?;
-        match client.create(who, dir, &name, &options).await {
+        let created = client.create(who, dir, &name, &options).await;
+        self.made_alone();
+        match created {
             // A symlink, or what cannot be opened.
             Err(error) if error.status == Status::Exists && !how.exclusive => {}
             outcome => return outcome.map(|(attr, file, _)| (attr, file)),

@@ -85,6 +85,11 @@ impl Mount {
     /// Mounts on a node of its own: whoever asks through it believes answers for `ttl_ns`
     /// nanoseconds; `None`: as long as leases hold.
     pub fn new(sim: &Sim, cluster: &Cluster, name: &str, ttl_ns: Option<u64>) -> Mount {
+        Mount::that_absorbs(true, sim, cluster, name, ttl_ns)
+    }
+
+    /// The same, and files are made without asking, or never.
+    pub fn that_absorbs(absorbs: bool, sim: &Sim, cluster: &Cluster, name: &str, ttl_ns: Option<u64>) -> Mount {
         let (node, client) = cluster.add_client(name, 60 * SECOND);
         let above = Above::default();
         let options = Options {
@@ -93,7 +98,7 @@ impl Mount {
             direct_from_bytes: 1 << 20,
             keeps_locks: true,
             appends_alone: true,
-            absorbs: true,
+            absorbs,
             sets_atime: false,
             is_dataset: false,
         };

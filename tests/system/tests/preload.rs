@@ -45,10 +45,12 @@ fn every_call_does_what_the_kernel_does_or_is_refused() {
     let there = there.path().canonicalize().expect("a folder has a path");
     assert!(ok(Command::new(&program).arg(&there)).contains("all is well"), "that is what Linux does");
     let fs = FileSystem::up(&["--meta", "2", "--data", "2"]);
-    for (name, leases) in [("asks", "never"), ("believes-soon", "busy"), ("believes", "always")] {
+    let ways =
+        [("asks", &["--leases", "never"][..]), ("believes-soon", &[]), ("believes", &["--leases", "always"]), ("absorbs", &["--absorb"])];
+    for (name, options) in ways {
         ok(preloaded(&fs, "mkdir").arg(format!("/weft/{name}")));
         let mut command = weft();
-        command.arg("preload").arg(fs.state()).args(["--leases", leases, "--"]).arg(&program);
+        command.arg("preload").arg(fs.state()).args(options).arg("--").arg(&program);
         assert!(ok(command.arg(format!("/weft/{name}")).arg("weft")).contains("all is well"), "{name}");
     }
 }
@@ -72,6 +74,55 @@ fn shells_and_their_programs_do_the_same_as_elsewhere() {
         // The mount sees what was left.
         ok(Command::new("diff").arg("-r").arg(&kernel).arg(fs.mnt().join(&name)));
         assert!(ok(weft().arg("ls").arg(fs.at(&format!("/{name}")))).contains("numbers"));
+        // The same where its files are made without asking.
+        let absorbing = |program: &str| {
+            let mut command = preloaded(&fs, program);
+            command.env("WEFT_ABSORB", "yes");
+            command
+        };
+        let name = format!("{shell}/{name}");
+        ok(absorbing("mkdir").arg("-p").arg(format!("/weft/{name}")));
+        assert_eq!(ok(absorbing(shell).arg(example("programs.sh")).arg(format!("/weft/{name}"))), expected, "{shell}");
+        ok(Command::new("diff").arg("-r").arg(&kernel).arg(fs.mnt().join(&name)));
+    }
+}
+
+/// What a program has made without asking is there when it has ended, whatever way it ends, also
+/// what it has not closed.
+#[test]
+fn a_program_that_makes_files_without_asking_loses_none_at_its_end() {
+    if !available("a_program_that_makes_files_without_asking_loses_none_at_its_end", &[Need::Programs(&["python3"])]) {
+        return;
+    }
+    let fs = FileSystem::up(&["--meta", "1", "--data", "1"]);
+    let program = "
+import os, sys
+way, dir = sys.argv[1:]
+os.mkdir(dir)
+for number in range(300):
+    with open(f'{dir}/f{number}', 'w') as file:
+        file.write(f'{number}')
+left = os.open(f'{dir}/left', os.O_CREAT | os.O_WRONLY)
+os.write(left, b'left open')
+text = open(f'{dir}/text', 'w')
+text.write('in a buffer')
+text.flush()
+if way == 'exec':
+    os.execvp('true', ['true'])
+if way == '_exit':
+    os._exit(0)
+";
+    for way in ["return", "exec", "_exit"] {
+        let (before, dir) = (fs.answered_of(&["Create"]), format!("/{way}"));
+        let mut command = weft();
+        command.arg("preload").arg(fs.state()).args(["--absorb", "--", "python3", "-c", program, way]);
+        ok(command.arg(format!("/weft{dir}")));
+        let asked = fs.answered_of(&["Create"]) - before;
+        assert!(asked < 20, "{way}: {asked} of 302 files were asked for");
+        for (name, text) in [("f0", "0"), ("f299", "299"), ("left", "left open"), ("text", "in a buffer")] {
+            assert_eq!(ok(weft().arg("cat").arg(fs.at(&format!("{dir}/{name}")))), text, "{way}: {name}");
+        }
+        assert_eq!(ok(weft().arg("ls").arg(fs.at(&dir))).lines().count(), 302, "{way}");
     }
 }
 

@@ -31,9 +31,10 @@ pub struct Args {
     #[arg(long, value_name = "/PREFIX", default_value = "/weft")]
     at: PathBuf,
     /// When to believe what servers tell until others change it, as mounts do: a program that is
-    /// stopped holds up for some seconds who wants to change what it was told
-    #[arg(long, value_name = "WHEN", default_value = "busy")]
-    leases: Leases,
+    /// stopped holds up for some seconds who wants to change what it was told [default: busy, with
+    /// --absorb: always]
+    #[arg(long, value_name = "WHEN")]
+    leases: Option<Leases>,
     /// Make files of directories that only this program knows without asking their server each
     /// time: a program that is killed loses those of the last milliseconds
     #[arg(long)]
@@ -83,8 +84,12 @@ impl Args {
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]);
         command.env("WEFT_PRELOAD", join(self.at.as_os_str(), "=", &fs));
-        command.env(LEASES_VARIABLE, self.leases.word());
-        command.env(ABSORB_VARIABLE, if self.absorb { "yes" } else { "no" });
+        if let Some(leases) = self.leases {
+            command.env(LEASES_VARIABLE, leases.word());
+        }
+        if self.absorb {
+            command.env(ABSORB_VARIABLE, "yes");
+        }
         command.env("WEFT_PRELOAD_TIMEOUT", common.timeout().as_secs().to_string());
         command.env(
             "LD_PRELOAD",

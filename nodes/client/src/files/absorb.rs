@@ -29,6 +29,10 @@ const TELL_TRIES: usize = 2;
 /// A directory in which nothing was made for so long is given back when [`Client::keep_alive`] runs
 /// next, in nanoseconds.
 const UNUSED_NS: u64 = 5 * SECOND;
+/// Names of a directory that are listed to make further ones without asking, at most.
+const LISTED_MAX: u64 = 1000;
+/// Enough for a listing of so many of usual length, in bytes.
+const LIST_BYTES: u32 = 64 << 10;
 /// To change names in a directory, among the permissions of mode bits.
 const CHANGE_NAMES: u32 = 3;
 /// Files get the group of their directory, among the bits of its mode.
@@ -139,6 +143,28 @@ impl<R: Runtime> Client<R> {
             knowledge.renamed_untold(self.asking(), (dir, from, to), at, &told.0);
             true
         })
+    }
+
+    /// Before a create in a directory in which this client makes one file after the other without
+    /// knowing its names: learns them, if they are few, so that it can ask for the right to make
+    /// more.
+    pub(super) async fn learn_names(&self, who: &Credentials, dir: Handle, name: &Bytes, options: &CreateOptions) {
+        let (delegations, knowledge) = (&self.inner.delegations, &self.inner.knowledge);
+        let is_alone = options.can_absorb && self.keeps_leases() && knowledge.holds(dir, self.rt().now());
+        if !is_alone || knowledge.has_no_name(dir, name, self.rt().now()).is_some() || !delegations.makes_again(dir) {
+            return;
+        }
+        let asked = self.asking();
+        // What goes wrong here goes wrong with the create, too, or does not matter.
+        let Ok(attr) = self.getattr(dir).await else { return };
+        if attr.size > LISTED_MAX {
+            return;
+        }
+        if let Ok(page) = self.readdir(who, dir, 0, LIST_BYTES, false).await
+            && page.end
+        {
+            knowledge.names_are(asked, &attr, page.entries.iter().map(|entry| &entry.name[..]), self.rt().now());
+        }
     }
 
     /// True if a create in this directory may ask for the right to make more: all its names are

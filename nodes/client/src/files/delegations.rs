@@ -22,6 +22,8 @@ use crate::gate::Gate;
 
 /// Directories that this client keeps at most: for each, somebody else may have to wait.
 const HELD_MAX: usize = 64;
+/// Directories of which is remembered how many files were made there by asking, at most.
+const MADE_MAX: usize = 1024;
 /// Files of one server that wait to be told of, at most.
 const UNTOLD_MAX: usize = 4 * CREATES_MAX;
 
@@ -44,6 +46,9 @@ struct State {
     recalls: u64,
     /// Files that were made here and do not exist after all, since this was asked last.
     lost: Vec<Error>,
+    /// How many files were made one after the other, by asking, in directories of which not all
+    /// names are known.
+    made: FastMap<Handle, u32>,
     /// Files of which nothing must be believed any more, here or above, before a directory is given
     /// back: no lease covers them.
     unleased: Vec<Handle>,
@@ -106,6 +111,18 @@ impl Delegations {
     /// True if files can be made in the directory without asking, as far as it goes.
     pub(super) fn holds(&self, dir: Handle) -> bool {
         self.holds.load(Ordering::Acquire) && self.lock().held.contains_key(&dir)
+    }
+
+    /// A file is to be made in a directory of which not all names are known. True if it is time to
+    /// learn them: with the third, the sixth, the twelfth, and so on.
+    pub(super) fn makes_again(&self, dir: Handle) -> bool {
+        let mut state = self.lock();
+        if state.made.len() >= MADE_MAX {
+            state.made.clear();
+        }
+        let made = state.made.entry(dir).or_default();
+        *made += 1;
+        made.is_multiple_of(3) && (*made / 3).is_power_of_two()
     }
 
     /// True if some server has to be told something.

@@ -101,6 +101,20 @@ impl KnownDirectories {
         inner.names -= forgotten.map_or(0, |names| names.len());
     }
 
+    /// A directory that is followed has these names, and no others. True if it has as many.
+    pub fn names_are<'a>(&self, dir: Handle, names: impl Iterator<Item = &'a [u8]>) -> bool {
+        let mut inner = self.lock();
+        let Some(directory) = inner.directories.get_mut(&dir) else { return false };
+        let names: FastSet<u64> = names.map(hash).collect();
+        if !directory.ahead.is_empty() || directory.attr.size != names.len() as u64 {
+            return false;
+        }
+        let count = names.len();
+        let before = directory.names.replace(names).map_or(0, |names| names.len());
+        inner.names = inner.names + count - before;
+        true
+    }
+
     /// A directory is changed so often that nobody is told of it under leases; it was asked for
     /// then.
     pub fn changes_often(&self, attr: &Attr, asked: Nanos, is_split: bool) {
@@ -394,6 +408,21 @@ mod tests {
         assert!(!is_absent(&known, DIR, b"z", Nanos(50)), "it has names that are not known");
         known.learned(&attr(4), Nanos(60));
         assert_eq!(known.attr(DIR, Nanos(60)).map(|(attr, _)| attr.version), Some(7), "an answer that was overtaken");
+    }
+
+    #[test]
+    fn names_that_were_listed_are_all() {
+        let known = known();
+        let two = [&b"x"[..], b"y"];
+        assert!(!known.names_are(DIR, two.into_iter()), "a directory that is not followed");
+        known.learned(&Attr { size: 2, ..attr(5) }, Nanos(0));
+        assert!(!known.names_are(DIR, [&b"x"[..]].into_iter()) && !is_absent(&known, DIR, b"z", Nanos(1)), "not all of them");
+        assert!(known.names_are(DIR, two.into_iter()));
+        assert!(is_absent(&known, DIR, b"z", Nanos(1)) && !is_absent(&known, DIR, b"y", Nanos(1)));
+        known.created(DIR, b"z", change(6), Nanos(2));
+        assert!(!is_absent(&known, DIR, b"z", Nanos(3)));
+        known.created(DIR, b"v", change(8), Nanos(4));
+        assert!(!known.names_are(DIR, two.into_iter()), "there are changes that nobody has seen");
     }
 
     #[test]

@@ -337,6 +337,19 @@ impl Leased {
         !inner.under_way.is_empty() && any.iter().any(|one| inner.under_way.contains_key(one))
     }
 
+    /// True if no change of this client that may concern names of the directory was under way since
+    /// the log had this number.
+    pub fn has_changed_no_name(&self, dir: Handle, since: u64) -> bool {
+        let inner = self.lock();
+        let concerns = |one: &Ended| match one {
+            Ended::Name(of, _) | Ended::Directory(of) | Ended::Object(of) => *of == dir,
+            Ended::AnyObject | Ended::Server(_) => true,
+        };
+        let is_whole = inner.log.front().is_none_or(|(oldest, _)| *oldest <= since + 1);
+        let mut later = inner.log.iter().rev().take_while(|(number, _)| *number > since);
+        since > 0 && is_whole && !inner.under_way.keys().any(concerns) && !later.any(|(_, one)| concerns(one))
+    }
+
     /// It has, perhaps. Returns what counts as the number of the log when the answer was asked for:
     /// 0 if it may have been overtaken. `before`: that of the question.
     pub fn changed(&self, ended: &[Ended], before: u64) -> u64 {

@@ -126,6 +126,18 @@ impl Knowledge {
         self.directory(dir, now).map(|(attr, _)| attr)
     }
 
+    /// A listing that was asked for then has given these names of a directory, and no others; its
+    /// attributes are these, under a lease that is held since. True if they are known from now on.
+    pub fn names_are<'a>(&self, asked: Asked, attr: &Attr, names: impl Iterator<Item = &'a [u8]>, now: Nanos) -> bool {
+        let dir = attr.handle;
+        let is_held = self.leased.holds(dir, now).is_some_and(|(since, _)| since <= asked.at);
+        if !is_held || self.partitions.may_be_split(dir) || !self.leased.has_changed_no_name(dir, asked.after_log) {
+            return false;
+        }
+        self.learned(Asked { at: now, ..asked }, attr);
+        self.directories.names_are(dir, names)
+    }
+
     /// Attributes of a directory that is followed, and for how many nanoseconds they may be
     /// believed.
     pub fn directory(&self, dir: Handle, now: Nanos) -> Option<(Attr, u64)> {

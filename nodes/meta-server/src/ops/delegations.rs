@@ -17,15 +17,17 @@ use crate::step::Step;
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// A client may have a directory for itself only if it hears when others ask for it, if nobody
-    /// else believes anything of it, and where an answer does not promise stable storage.
+    /// else believes anything of it or has asked for long, and where an answer does not promise
+    /// stable storage.
     pub(crate) fn may_hold(&self, client: ClientId, request: &mut CreateRequest) {
         if request.can_hold.is_none() {
             return;
         }
         let dir = request.at.dir;
         let leases = self.clients.holders.leases.borrow();
-        let is_alone = leases.hears(client, self.rt.now()) && leases.is_only_holder(client, dir);
-        if !is_alone || self.delegates_nothing() || self.is_spreading(dir) {
+        let hears = leases.hears(client, self.rt.now());
+        let is_alone = || leases.is_only_holder(client, dir) || self.clients.holders.makes_alone(client, dir);
+        if !hears || !is_alone() || self.delegates_nothing() || self.is_spreading(dir) {
             request.can_hold = None;
         }
     }

@@ -54,7 +54,7 @@ fn attr_of(world: &World, name: &'static str) -> Attr {
 
 #[test]
 fn a_file_of_an_archive_is_one_message_and_a_share_of_one() {
-    let world = world();
+    let world = World::asking();
     let requests = requests(&world, |mount| async move {
         for number in 0..30 {
             let file = made(&mount, &format!("f{number}"), &content(1)).await;
@@ -73,7 +73,7 @@ fn a_file_of_an_archive_is_one_message_and_a_share_of_one() {
 
 #[test]
 fn a_touched_file_is_one_message_and_a_share_of_one() {
-    let world = world();
+    let world = World::asking();
     let requests = requests(&world, |mount| async move {
         for number in 0..30 {
             let file = mount.create(&caller(1, 0), ROOT, &format!("f{number}"), 0o644).await.expect("a new file");
@@ -89,7 +89,7 @@ fn a_touched_file_is_one_message_and_a_share_of_one() {
 /// `cp -a` gives each file the list of access of the source, which mostly says what the mode says.
 #[test]
 fn a_list_of_access_that_is_a_mode_is_kept_as_that() {
-    let world = world();
+    let world = World::asking();
     let list = |group: u8| [[2, 0, 0, 0].as_slice(), &entry(1, 6), &entry(4, group), &entry(0x20, 0)].concat();
     let requests = requests(&world, move |mount| async move {
         for number in 0..30 {

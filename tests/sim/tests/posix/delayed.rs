@@ -73,7 +73,7 @@ pub(super) async fn rest(mount: &Mount, ns: u64) {
 
 #[test]
 fn a_small_file_is_one_message_and_a_share_of_one() {
-    let world = world();
+    let world = World::asking();
     let requests = world.alone(0, |mount| async move {
         let before = mount.posix.stats().requests;
         for number in 0..30 {

@@ -71,6 +71,33 @@ fn files_of_an_own_directory_are_a_share_of_a_message() {
     }
 }
 
+/// A directory that another mount has made and used: who makes many files in it, and nobody else
+/// asks, gets it after some, as its names are few enough to be listed. The other one hears of it.
+#[test]
+fn files_in_a_directory_of_others_become_a_share_of_a_message() {
+    let world = world();
+    let dir = world.alone(1, |mount| async move {
+        let dir = made_dir(&mount, false).await;
+        for number in 0..20 {
+            closed_in(&mount, dir, &format!("of-others{number}"), &content(number % 4)).await;
+        }
+        mount.list(&caller(1, 0), dir, true, 7).await.expect("it is listed");
+        dir
+    });
+    let requests = world.alone(0, move |mount| async move {
+        let before = mount.posix.stats().requests;
+        for number in 0..200 {
+            let file = mount.create(&caller(1, 0), dir, &format!("f{number}"), 0o644).await.expect("a new file");
+            mount.release(file.opened.number).await;
+        }
+        rest(&mount, 20 * MILLISECOND).await;
+        mount.posix.stats().requests - before
+    });
+    assert!(requests <= 60, "{requests} requests");
+    let found = world.alone(1, move |mount| async move { names(&mount, dir).await });
+    assert_eq!(found, expected(200));
+}
+
 /// As programs do that replace files whole.
 #[test]
 fn a_temporary_name_costs_no_message_either() {

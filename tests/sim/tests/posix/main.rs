@@ -53,12 +53,23 @@ impl World {
         World::under(Durability::Batch, seed, ttl_ns)
     }
 
+    /// Mounts that make no file without asking.
+    fn asking() -> World {
+        let world = World::with(Durability::Batch, 1, |sim, cluster, name| Mount::that_absorbs(false, sim, cluster, name, None));
+        world.takes_small_files();
+        world
+    }
+
     fn under(contract: Durability, seed: u64, ttl_ns: Option<u64>) -> World {
+        World::with(contract, seed, |sim, cluster, name| Mount::new(sim, cluster, name, ttl_ns))
+    }
+
+    fn with(contract: Durability, seed: u64, mount: impl Fn(&Sim, &Cluster, &str) -> Mount) -> World {
         let mut profile = Profile::ethernet_10g();
         (profile.net.jitter_ns, profile.disk.jitter_ns) = (20_000, 20_000);
         let sim = Sim::new(seed, profile);
         let cluster = Cluster::start(&sim, &ClusterConfig { meta: 2, data: 3, contract, ..ClusterConfig::small() });
-        let mounts = ["one", "two"].map(|name| Mount::new(&sim, &cluster, name, ttl_ns));
+        let mounts = ["one", "two"].map(|name| mount(&sim, &cluster, name));
         let world = World { random: sim.random(), sim, cluster, mounts };
         let mount = world.mounts[0].clone();
         world.run(vec![world.sim.spawn_on(mount.node, |rt| async move {

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use weft_base::Status;
 use weft_posix::InodeNumber;
 use weft_rt::Runtime;
 use weft_sim_tests::mount::{Mount, caller};
@@ -122,5 +123,42 @@ fn a_grant_that_is_overtaken_is_given_back() {
         world.run(vec![makes, looks]);
         let lines = world.mounts[0].lines();
         assert!(lines.iter().all(|line| !line.contains("is lost")), "seed {seed}: {lines:?}");
+    }
+}
+
+/// Several programs of one mount make the same names in a directory that another mount has made.
+/// Its names are listed meanwhile, so that files can be made without asking: each name is made
+/// once.
+#[test]
+fn names_that_are_being_made_are_not_taken_for_free() {
+    for seed in 0..30 {
+        let world = World::new(700 + seed, None);
+        let dir = world.alone(1, |mount| async move {
+            mount.posix.mkdir(&caller(1, 0).who, ROOT, b"of-others", 0o755).await.expect("a new one").node
+        });
+        let mount = &world.mounts[0];
+        let programs: Vec<_> = (1..4)
+            .map(|thread| {
+                let mount = mount.clone();
+                world.sim.spawn_on(mount.node, move |rt| async move {
+                    let mut made = Vec::new();
+                    for number in 0..60 {
+                        let name = format!("f{number}");
+                        match mount.create(&caller(thread, 0), dir, &name, 0o644).await {
+                            Ok(file) => {
+                                mount.release(file.opened.number).await;
+                                made.push(number);
+                            }
+                            Err(error) => assert_eq!(error.status, Status::Exists, "{name}"),
+                        }
+                        rt.sleep_until(rt.now() + rt.random() % 30_000).await;
+                    }
+                    made
+                })
+            })
+            .collect();
+        let mut made: Vec<i32> = world.run(programs).into_iter().flatten().collect();
+        made.sort_unstable();
+        assert_eq!(made, (0..60).collect::<Vec<_>>(), "seed {seed}");
     }
 }
