@@ -188,6 +188,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
 
     /// Somebody is about to change the data of an open file.
     async fn before_change(&self, who: &Credentials, file: u64, client: &Client<R>, open: &Description) -> Result<()> {
+        self.noted(client.begin_to_write(&open.file).await)?;
         if who.uid != 0 && self.set_id.take(file) {
             Box::pin(self.clear_set_id(client, open.file.handle())).await?;
         }

@@ -152,7 +152,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             Second::No => (self.told.judged(file), true, None),
         };
         let known = match &judged {
-            Some(judged) if is_first && rights == Rights::READ && !truncate => client.open_known(&caller.who, file, judged),
+            Some(judged) if is_first && !truncate => client.open_known(&caller.who, file, rights, judged),
             _ => None,
         };
         let outcome = match known {

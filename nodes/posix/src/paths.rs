@@ -26,15 +26,15 @@ pub enum Met {
 /// How often a path is walked again because its object was replaced before it was open.
 const TRIES: usize = 16;
 
-/// Opens a file for whoever has no kernel: without a message if it may be opened for reading by
-/// what is known of it.
+/// Opens a file for whoever has no kernel: without a message if it may be opened by what is known
+/// of it.
 pub(crate) async fn open_looked_up<R: Runtime>(
     client: &Client<R>,
     who: &Credentials,
     file: Handle,
     how: OpenHow,
 ) -> Result<(Attr, Arc<OpenFile>)> {
-    let known = if how.rights == Rights::READ && !how.truncate { client.open_told(who, file) } else { None };
+    let known = if how.truncate { None } else { client.open_told(who, file, how.rights) };
     match known {
         Some(known) => Ok(known),
         None => client.open(who, file, how.rights, how.truncate).await,

@@ -1,8 +1,11 @@
 //! Opens without a message. What a client was told of a file under a lease says all that an open
 //! for reading would: who may read it, its size, and that nobody writes to it. So the file is open
-//! here, and its server does not know of it. It must hear of that before anybody removes the last
-//! name of the file, and data servers want to see a capability. So the open is *announced*:
+//! here, and its server does not know of it. Programs that open files for writing, too, mostly read
+//! first, and often nothing else: for writing the file is open at its server from the first change
+//! on. It must hear of the open before anybody removes the last name of the file, and data servers
+//! want to see a capability. So the open is *announced*:
 //!
+//! * before this client changes the file;
 //! * before data is read that is not in a cache above, or a lock is asked for;
 //! * before this client has heard a notice about the file (whoever removes it waits for that);
 //! * before this client itself removes a name that may lead to it.
@@ -13,6 +16,7 @@ use bytes::Bytes;
 use weft_base::{Attr, Credentials, FileKind, Handle, MODE_INLINE, SECOND, ServerId};
 use weft_call::run_window;
 use weft_rt::Runtime;
+use weft_wire::Rights;
 use weft_wire::ops::{Judged, LeaseNotice};
 
 use super::open_inode::OpenInode;
@@ -22,24 +26,43 @@ use crate::{Client, OpenFile, Result};
 
 /// Files that are open here and not announced, at most: all of them may have to be at once.
 const UNANNOUNCED_MAX: usize = 1024;
-/// To read, among the permissions of mode bits.
+/// To read and to write, among the permissions of mode bits.
 const READ: u32 = 4;
+const WRITE: u32 = 2;
+/// What a file may be opened for without a message.
+const READ_AND_WRITE: Rights = Rights(Rights::READ.0 | Rights::WRITE.0);
 /// How long a message that announces may take, in nanoseconds: somebody may wait for a notice to be
 /// heard, and does so until the lease ends.
 const ANNOUNCE_NS: u64 = 2 * SECOND;
 
+impl OpenInode {
+    /// A local open that was for reading only, as far as the server needed to know, is for writing
+    /// from now on. It was allowed when it was opened.
+    pub(super) fn begins_to_write(&self) {
+        let mut state = self.lock();
+        state.writers += 1;
+        if let Some(who) = &mut state.opener {
+            who.checked_by_kernel = true;
+        }
+    }
+}
+
 impl<R: Runtime> Client<R> {
-    /// Opens a file for reading without a message, if what this client was told of it says that its
-    /// server would let it: `judged` is what the caller has allowed the open by, and `who` opens it
-    /// when it is announced.
-    pub fn open_known(&self, who: &Credentials, handle: Handle, judged: &Judged) -> Option<(Attr, Arc<OpenFile>)> {
+    /// Opens a file for reading, or for reading and writing, without a message, if what this client
+    /// was told of it says that its server would let it: `judged` is what the caller has allowed
+    /// the open by, and `who` opens it when it is announced.
+    pub fn open_known(&self, who: &Credentials, handle: Handle, rights: Rights, judged: &Judged) -> Option<(Attr, Arc<OpenFile>)> {
+        let writes = rights.contains(Rights::WRITE);
+        if !rights.contains(Rights::READ) || !READ_AND_WRITE.contains(rights) || writes && !self.inner.opens.may_write() {
+            return None;
+        }
         let (state, asked) = self.inner.knowledge.state(handle, self.rt().now())?;
         let mode = state.attr.mode & !MODE_INLINE;
         let is_true = (judged.mode, judged.uid, judged.gid) == (mode, state.attr.uid, state.attr.gid);
-        if state.attr.kind != FileKind::File || state.attr.nlink == 0 || !is_true {
+        if state.attr.kind != FileKind::File || state.attr.nlink == 0 || !is_true || writes && state.attr.is_sealed() {
             return None;
         }
-        let file = self.inner.opens.open_known(&state.attr, who, UNANNOUNCED_MAX)?;
+        let file = self.inner.opens.open_known(&state.attr, who, rights, UNANNOUNCED_MAX)?;
         let attr = self.settle_at_once(&state, asked);
         // A notice that was heard before the file was in the table has not found it there.
         let is_still_known = self.inner.knowledge.state(handle, self.rt().now()).is_some_and(|(now, _)| now == state);
@@ -55,11 +78,25 @@ impl<R: Runtime> Client<R> {
 
     /// [`Client::open_known`] for whoever has no kernel that allows opens: by the permission bits
     /// of which this client was told.
-    pub fn open_told(&self, who: &Credentials, handle: Handle) -> Option<(Attr, Arc<OpenFile>)> {
+    pub fn open_told(&self, who: &Credentials, handle: Handle, rights: Rights) -> Option<(Attr, Arc<OpenFile>)> {
         let (state, _) = self.inner.knowledge.state(handle, self.rt().now())?;
         let Attr { mode, uid, gid, .. } = state.attr;
         let judged = Judged { mode: mode & !MODE_INLINE, uid, gid };
-        if state.attr.allows(who, READ) { self.open_known(who, handle, &judged) } else { None }
+        let wanted = if rights.contains(Rights::WRITE) { READ | WRITE } else { READ };
+        if state.attr.allows(who, wanted) { self.open_known(who, handle, rights, &judged) } else { None }
+    }
+
+    /// To be called before a file that is open for writing is changed: its server hears of that if
+    /// it has not yet.
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub async fn begin_to_write(&self, file: &OpenFile) -> Result<()> {
+        if file.begins_to_write() {
+            let flow = self.flow("write", file.handle());
+            Box::pin(self.announce_inode(flow, file.inode())).await?;
+        }
+        Ok(())
     }
 
     /// Announces an open file, if it is not announced.

@@ -65,7 +65,7 @@ pub(super) struct State {
     /// Local opens for locks.
     lockers: u32,
     /// Who has opened it last without telling the server (`known.rs`).
-    opener: Option<Credentials>,
+    pub(super) opener: Option<Credentials>,
     pub(super) appending: Appending,
     /// An append of a client that is alone is under way.
     pub(super) appends_alone: bool,

@@ -44,6 +44,8 @@ const ASKED_FOR_MAX: usize = 256;
 pub struct OpenFile {
     inode: Arc<OpenInode>,
     rights: Rights,
+    /// It may be written to, and nobody needs to know that yet.
+    is_unwritten: AtomicBool,
     released: AtomicBool,
     others_write: AtomicBool,
 }
@@ -76,7 +78,17 @@ impl OpenFile {
     }
 
     fn new(inode: Arc<OpenInode>, rights: Rights) -> OpenFile {
-        OpenFile { inode, rights, released: AtomicBool::new(false), others_write: AtomicBool::new(false) }
+        let [is_unwritten, released, others_write] = Default::default();
+        OpenFile { inode, rights, is_unwritten, released, others_write }
+    }
+
+    /// It is about to be written to. True if its server is to hear of that first.
+    pub(super) fn begins_to_write(&self) -> bool {
+        let begins = self.is_unwritten.load(Ordering::Relaxed) && self.is_unwritten.swap(false, Ordering::Relaxed);
+        if begins {
+            self.inode.begins_to_write();
+        }
+        begins
     }
 
     pub(super) fn note_others_write(&self) {
@@ -122,7 +134,8 @@ impl OpenFile {
     /// Gives up the local open, once.
     pub(super) fn release(&self) {
         if !self.released.swap(true, Ordering::Relaxed) {
-            self.inode.released(self.rights);
+            let is_unwritten = self.is_unwritten.load(Ordering::Relaxed);
+            self.inode.released(if is_unwritten { self.rights.without(Rights::WRITE) } else { self.rights });
         }
     }
 }
@@ -140,6 +153,8 @@ pub(crate) struct OpenTable {
     files: AtomicUsize,
     /// How many of them are not announced.
     unannounced: AtomicUsize,
+    /// Some server has let this client write to a file.
+    may_write: AtomicBool,
     /// Counts reports of own writes that have arrived at their server.
     reports: AtomicU64,
 }
@@ -197,6 +212,7 @@ impl OpenTable {
         }
         let inode = self.inode_in(&mut state, attr);
         inode.opened(ticket.sequence, rights, attr, granted);
+        self.may_write.fetch_or(rights.contains(Rights::WRITE), Ordering::Relaxed);
         self.announced(&mut state, &inode);
         Some(Arc::new(OpenFile::new(inode, rights.without(Rights::DELAY))))
     }
@@ -208,9 +224,9 @@ impl OpenTable {
         self.announced(&mut state, inode);
     }
 
-    /// A file with these attributes is opened for reading without telling its server. `None` if
-    /// there are so many of these already.
-    pub(super) fn open_known(&self, attr: &Attr, who: &Credentials, max: usize) -> Option<Arc<OpenFile>> {
+    /// A file with these attributes is opened for reading, and perhaps for writing, without telling
+    /// its server. `None` if there are so many of these already.
+    pub(super) fn open_known(&self, attr: &Attr, who: &Credentials, rights: Rights, max: usize) -> Option<Arc<OpenFile>> {
         let mut state = self.lock();
         if state.unannounced.len() >= max {
             return None;
@@ -221,7 +237,14 @@ impl OpenTable {
             state.unannounced.insert(attr.handle);
             self.unannounced.store(state.unannounced.len(), Ordering::Release);
         }
-        Some(Arc::new(OpenFile::new(inode, Rights::READ)))
+        let file = OpenFile::new(inode, rights);
+        file.is_unwritten.store(rights.contains(Rights::WRITE), Ordering::Relaxed);
+        Some(Arc::new(file))
+    }
+
+    /// True if a server has ever let this client open a file for writing: not every key may.
+    pub(super) fn may_write(&self) -> bool {
+        self.may_write.load(Ordering::Relaxed)
     }
 
     /// Files that are open here and of which their servers do not know.

@@ -106,6 +106,94 @@ fn it_is_removed_where_nobody_holds_leases_any_more() {
     });
 }
 
+const USER: u32 = 7;
+
+/// Opened for reading and writing without a message by a user, and not written to yet: then
+/// another gateway does something, and the file is written to.
+fn check_written_later(meanwhile: impl Fn(&World), is_removed: bool) {
+    for is_small in [false, true] {
+        let world = World::new(15, None);
+        if is_small {
+            world.takes_small_files();
+        }
+        world.alone(0, |mount| async move {
+            let file = mount.create(&caller(1, 0), ROOT, "file", 0o666).await.expect("a new file");
+            mount.write(&caller(1, 0), file, 0, &content(5), false).await.expect("it is written");
+            mount.release(file.opened.number).await;
+        });
+        world.sim.run_for(SECOND);
+        let update = || how(Rights::READ.with(Rights::WRITE));
+        let file = world.alone(0, move |mount| async move {
+            let first = mount.open(&caller(1, USER), ROOT, "file", how(Rights::READ)).await.expect("it opens");
+            assert_eq!(mount.read(first).await.expect("it is read"), content(5));
+            mount.release(first.opened.number).await;
+            mount.posix.rt().sleep_until(mount.posix.rt().now() + SECOND).await;
+            let before = mount.posix.stats().requests;
+            for _ in 0..20 {
+                let again = mount.open(&caller(1, USER), ROOT, "file", update()).await.expect("it opens");
+                mount.release(again.opened.number).await;
+            }
+            let file = mount.open(&caller(1, USER), ROOT, "file", update()).await.expect("it opens");
+            assert_eq!(mount.posix.stats().requests - before, 0, "opens of what is known, and closes of what was not written");
+            file
+        });
+        meanwhile(&world);
+        let (written, attr) = world.alone(0, move |mount| async move {
+            let bytes = read(mount.clone(), file).await;
+            mount.write(&caller(1, USER), file, bytes.len() as u64, b"more", false).await.expect("it is open for writing");
+            let written = read(mount.clone(), file).await;
+            let attr = mount.posix.getattr(file.node).await.expect("it is open").attr;
+            mount.release(file.opened.number).await;
+            (written, attr)
+        });
+        assert!(written.ends_with(b"more") && attr.size == written.len() as u64, "{} bytes of {attr:?}", written.len());
+        if !is_removed {
+            let seen = world.alone(1, |mount| async move {
+                let file = mount.open(&caller(2, 0), ROOT, "file", how(Rights::READ)).await.expect("it is there");
+                mount.read(file).await.expect("it is read")
+            });
+            assert!(seen == written, "{} bytes, {} were written", seen.len(), written.len());
+        }
+    }
+}
+
+#[test]
+fn a_file_is_open_for_writing_from_the_first_write_on() {
+    check_written_later(|_| {}, false);
+}
+
+#[test]
+fn what_is_to_be_written_to_loses_its_rights_or_its_name() {
+    let change = |world: &World, mode: u32| {
+        world.alone(1, move |mount| async move {
+            let node = mount.walk(&caller(2, 0), ROOT, "file", true).await.expect("it is there");
+            mount.chmod(&caller(2, 0), node, mode).await.expect("it is changed");
+        });
+    };
+    check_written_later(|world| change(world, 0o600), false);
+    check_written_later(
+        |world| {
+            world.alone(1, |mount| async move { mount.posix.unlink(&caller(2, 0).who, ROOT, b"file").await.expect("it is removed") });
+        },
+        true,
+    );
+    check_written_later(|world| world.cluster.restart_all(), false);
+}
+
+#[test]
+fn what_is_to_be_written_to_is_written_by_others_first() {
+    check_written_later(
+        |world| {
+            world.alone(1, |mount| async move {
+                let file = mount.open(&caller(2, 0), ROOT, "file", how(Rights::WRITE)).await.expect("it opens");
+                mount.write(&caller(2, 0), file, 0, &content(9), false).await.expect("it is written");
+                mount.release(file.opened.number).await;
+            });
+        },
+        false,
+    );
+}
+
 /// What was made and closed with nothing written into it is known by its name without a message.
 #[test]
 fn closing_what_was_not_written_ends_nothing() {
