@@ -145,15 +145,17 @@ impl<R: Runtime> Client<R> {
         })
     }
 
-    /// Before a create in a directory in which this client makes one file after the other without
-    /// knowing its names: learns them, if they are few, so that it can ask for the right to make
-    /// more.
-    pub(super) async fn learn_names(&self, who: &Credentials, dir: Handle, name: &Bytes, options: &CreateOptions) {
-        let (delegations, knowledge) = (&self.inner.delegations, &self.inner.knowledge);
-        let is_alone = options.can_absorb && self.keeps_leases() && knowledge.holds(dir, self.rt().now());
-        if !is_alone || knowledge.has_no_name(dir, name, self.rt().now()).is_some() || !delegations.makes_again(dir) {
-            return;
-        }
+    /// True if this client makes one file after the other in a directory of which it does not know
+    /// all names, this one among them: it is time to learn them.
+    pub(super) fn wants_names(&self, dir: Handle, name: &Bytes, options: &CreateOptions) -> bool {
+        let (knowledge, now) = (&self.inner.knowledge, self.rt().now());
+        let may_hold = options.can_absorb && self.keeps_leases() && knowledge.holds(dir, now);
+        may_hold && knowledge.has_no_name(dir, name, now).is_none() && self.inner.delegations.makes_again(dir)
+    }
+
+    /// Learns all names of a directory, if they are few, so that the right to make files there
+    /// without asking can be asked for.
+    pub(super) async fn learn_names(&self, who: &Credentials, dir: Handle) {
         let asked = self.asking();
         // What goes wrong here goes wrong with the create, too, or does not matter.
         let Ok(attr) = self.getattr(dir).await else { return };
@@ -163,7 +165,7 @@ impl<R: Runtime> Client<R> {
         if let Ok(page) = self.readdir(who, dir, 0, LIST_BYTES, false).await
             && page.end
         {
-            knowledge.names_are(asked, &attr, page.entries.iter().map(|entry| &entry.name[..]), self.rt().now());
+            self.inner.knowledge.names_are(asked, &attr, page.entries.iter().map(|entry| &entry.name[..]), self.rt().now());
         }
     }
 

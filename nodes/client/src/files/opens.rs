@@ -79,7 +79,9 @@ impl<R: Runtime> Client<R> {
         if let Some((attr, file)) = self.absorb(who, dir, &name, options) {
             return Ok((attr, file, true));
         }
-        Box::pin(self.learn_names(who, dir, &name, options)).await;
+        if self.wants_names(dir, &name, options) {
+            Box::pin(self.learn_names(who, dir)).await;
+        }
         for _ in 0..OPEN_TRIES {
             match self.try_create(flow, who, dir, &name, options, None).await {
                 // The name led to a file that was removed before it could be opened: look again.
