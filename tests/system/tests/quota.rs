@@ -225,6 +225,9 @@ fn promise_quota_of_bytes_refuses_through_every_door() {
     let system = FileSystem::mounted(&["--meta", "2", "--data", "2"]);
     let (mnt, second) = (system.mnt(), system.mount("second", ""));
     fs::set_permissions(&mnt, PermissionsExt::from_mode(0o777)).unwrap();
+    // A kernel that hears of changes while it asks for attributes drops the answer, and judges by
+    // the mode of before: it shall know this one.
+    assert_eq!(fs::metadata(&second).expect("it is mounted").permissions().mode() & 0o777, 0o777);
     assert!(set_bytes(&system, "1001", "24M").contains("may have 24.0 MiB"));
     // In directories on all servers, by several programs of two mounts at once.
     std::thread::scope(|scope| {

@@ -12,6 +12,13 @@ use weft_trace::file::TraceFile;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// With a mount that asks for each file that it makes.
+fn asking(args: &[&str]) -> FileSystem {
+    let fs = FileSystem::up(args);
+    fs.mount("mnt", "noabsorb");
+    fs
+}
+
 /// `weft trace COMMAND`, the report.
 #[track_caller]
 fn trace(fs: &FileSystem, words: &[&str]) -> Value {
@@ -78,7 +85,7 @@ fn a_running_file_system_is_traced_and_explained_and_then_left_alone() {
     if !available("a_running_file_system_is_traced", &[Need::Fuse]) {
         return;
     }
-    let fs = FileSystem::mounted(&["--meta", "1", "--data", "2"]);
+    let fs = asking(&["--meta", "1", "--data", "2"]);
     let before = trace(&fs, &["status"]);
     for name in ["meta0", "data0", "data1", "mount-mnt"] {
         assert_eq!((node(&before, name)["mode"].as_str(), number(&before, name, "records")), (Some("off"), 0), "{before}");
@@ -138,7 +145,7 @@ fn masks_and_names_choose_what_is_recorded_and_nonsense_is_refused() {
     if !available("masks_choose", &[Need::Fuse]) {
         return;
     }
-    let fs = FileSystem::mounted(&["--meta", "1", "--data", "1"]);
+    let fs = asking(&["--meta", "1", "--data", "1"]);
     let folder = fs.path("traces");
     let dir = folder.to_str().expect("a path of this test");
     trace(&fs, &["on", "--mask", "meta.*,-meta.turn,client.create", "--nodes", "meta*,mount*", "--mode", "bench", "--dir", dir]);

@@ -11,6 +11,7 @@
 //! * before this client itself removes a name that may lead to it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use weft_base::{Attr, Credentials, FileKind, Handle, MODE_INLINE, SECOND, ServerId};
@@ -37,13 +38,18 @@ const ANNOUNCE_NS: u64 = 2 * SECOND;
 
 impl OpenInode {
     /// A local open that was for reading only, as far as the server needed to know, is for writing
-    /// from now on. It was allowed when it was opened.
-    pub(super) fn begins_to_write(&self) {
+    /// from now on, as it was allowed when it was opened: unless it is already, or is given up.
+    pub(super) fn begins_to_write(&self, is_unwritten: &AtomicBool, is_released: &AtomicBool) -> bool {
+        // Whoever gives it up looks at the first with the same lock, and has set the second before.
         let mut state = self.lock();
-        state.writers += 1;
-        if let Some(who) = &mut state.opener {
-            who.checked_by_kernel = true;
+        let begins = !is_released.load(Ordering::Relaxed) && is_unwritten.swap(false, Ordering::Relaxed);
+        if begins {
+            state.writers += 1;
+            if let Some(who) = &mut state.opener {
+                who.checked_by_kernel = true;
+            }
         }
+        begins
     }
 }
 
@@ -164,5 +170,53 @@ impl<R: Runtime> Client<R> {
             self.announce_inode(Flow { deadline: flow.deadline.min(until), ..flow }, inode).await
         });
         run_window(flows, self.options().window).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_base::{Layout, WallTime};
+
+    use super::super::open_table::OpenTable;
+    use super::*;
+
+    fn attr() -> Attr {
+        let time = WallTime(0);
+        Attr {
+            handle: Handle(7),
+            kind: FileKind::File,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            nlink: 1,
+            rdev: 0,
+            size: 3,
+            atime: time,
+            mtime: time,
+            mtime_epoch: 0,
+            ctime: time,
+            version: 1,
+            truncate_epoch: 0,
+            layout: Layout { stripe_bytes: 4096, width: 1, first: 0, generation: 1 },
+            bare: true,
+            born: time,
+            hole_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn a_right_to_write_is_counted_once_and_given_back() {
+        let table = OpenTable::default();
+        let open = || table.open_known(&attr(), &Credentials::ROOT, READ_AND_WRITE, 8).expect("there is room");
+        let file = open();
+        assert_eq!(file.inode().renewal().0, Rights::READ, "nobody needs to know more");
+        assert!(file.begins_to_write() && !file.begins_to_write());
+        assert_eq!(file.inode().renewal().0, READ_AND_WRITE);
+        file.release();
+        assert!(file.inode().is_idle());
+        // A write that meets a close of the same descriptor.
+        let file = open();
+        file.release();
+        assert!(!file.begins_to_write() && file.inode().is_idle());
     }
 }

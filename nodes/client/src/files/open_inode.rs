@@ -208,9 +208,10 @@ impl OpenInode {
         self.lock().granted(sequence, rights, Some(granted));
     }
 
-    /// A local open ends.
-    pub(super) fn released(&self, rights: Rights) {
+    /// A local open ends. `is_unwritten`: its right to write was not counted.
+    pub(super) fn released(&self, rights: Rights, is_unwritten: &AtomicBool) {
         let mut state = self.lock();
+        let rights = if is_unwritten.load(Ordering::Relaxed) { rights.without(Rights::WRITE) } else { rights };
         state.readers -= u32::from(rights.contains(Rights::READ));
         state.writers -= u32::from(rights.contains(Rights::WRITE));
         if state.writers == 0 {

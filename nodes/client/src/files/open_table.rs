@@ -84,11 +84,7 @@ impl OpenFile {
 
     /// It is about to be written to. True if its server is to hear of that first.
     pub(super) fn begins_to_write(&self) -> bool {
-        let begins = self.is_unwritten.load(Ordering::Relaxed) && self.is_unwritten.swap(false, Ordering::Relaxed);
-        if begins {
-            self.inode.begins_to_write();
-        }
-        begins
+        self.is_unwritten.load(Ordering::Relaxed) && self.inode.begins_to_write(&self.is_unwritten, &self.released)
     }
 
     pub(super) fn note_others_write(&self) {
@@ -134,8 +130,7 @@ impl OpenFile {
     /// Gives up the local open, once.
     pub(super) fn release(&self) {
         if !self.released.swap(true, Ordering::Relaxed) {
-            let is_unwritten = self.is_unwritten.load(Ordering::Relaxed);
-            self.inode.released(if is_unwritten { self.rights.without(Rights::WRITE) } else { self.rights });
+            self.inode.released(self.rights, &self.is_unwritten);
         }
     }
 }
