@@ -294,3 +294,26 @@ fn a_hot_directory_is_spread_and_goes_back_when_it_is_calm() {
     cluster.block_on(|| async move { check(&checker, hot, &back.map, &names, "it is back").await });
     assert!(cluster.errors.borrow().is_empty(), "{:?}", cluster.errors.borrow());
 }
+
+#[test]
+fn a_hot_directory_is_spread_beside_a_server_that_does_not_answer() {
+    let cluster = Cluster::new(8, usize::from(SERVERS), |config| {
+        config.split = SplitConfig { slice_names: SLICE, sample_every: 3, busy_permille: 0, ..config.split.clone() };
+    });
+    let (client, other) = (cluster.caller(1), cluster.caller(2));
+    let setup = client.clone();
+    let (hot, names) = cluster.block_on(|| async move { directory(&setup).await });
+    let down = (usize::from(hot.server().0) + 1) % usize::from(SERVERS);
+    cluster.sim.strike(&Fault::Crash { node: cluster.meta[down], down_ns: 10 * SECOND });
+    let until = cluster.sim.now() + 6 * SECOND;
+    let asking = cluster.sim.spawn_on(cluster.client, move |_| async move { ask_for(&other, hot, until).await });
+    let asker = client.clone();
+    cluster.block_on(|| async move { ask_for(&asker, hot, until).await });
+    cluster.sim.run_for(10 * SECOND);
+    assert!(asking.is_over());
+    cluster.block_on(|| async move {
+        let spread = client.call(hot.server(), &request(hot, 0)).await.expect("it is there");
+        assert!(spread.map.servers().len() == 2 && !spread.map.has(ServerId(down as u16)), "{spread:?}");
+        check(&client, hot, &spread.map, &names, "over the two that answer").await;
+    });
+}

@@ -73,6 +73,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             Some(mode) => Box::pin(self.open_or_make(&client, who, path, how, mode, follow)).await,
             None => Box::pin(self.open_there(&client, who, path, how, follow)).await,
         };
+        self.made_alone();
         let (attr, file) = self.noted(opened)?;
         let number = self.add_opened(&client, who, &attr, file, Caching::Direct, how).await?;
         Ok((attr, number))
@@ -217,9 +218,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         }
         let options = self.create_options(mode, how);
         let (dir, name) = client.resolve_parent(who, path).await?;
-        let created = client.create(who, dir, &name, &options).await;
-        self.made_alone();
-        match created {
+        match client.create(who, dir, &name, &options).await {
             // A symlink, or what cannot be opened.
             Err(error) if error.status == Status::Exists && !how.exclusive => {}
             outcome => return outcome.map(|(attr, file, _)| (attr, file)),

@@ -31,6 +31,8 @@ const TELL_TRIES: usize = 2;
 const UNUSED_NS: u64 = 5 * SECOND;
 /// Names of a directory that are listed to make further ones without asking, at most.
 const LISTED_MAX: u64 = 1000;
+/// How long a create may wait for that, in nanoseconds.
+const LEARN_NS: u64 = 500 * MILLISECOND;
 /// Enough for a listing of so many of usual length, in bytes.
 const LIST_BYTES: u32 = 64 << 10;
 /// To change names in a directory, among the permissions of mode bits.
@@ -156,13 +158,13 @@ impl<R: Runtime> Client<R> {
     /// Learns all names of a directory, if they are few, so that the right to make files there
     /// without asking can be asked for.
     pub(super) async fn learn_names(&self, who: &Credentials, dir: Handle) {
-        let asked = self.asking();
+        let (client, asked) = (self.for_at_most(LEARN_NS), self.asking());
         // What goes wrong here goes wrong with the create, too, or does not matter.
-        let Ok(attr) = self.getattr(dir).await else { return };
+        let Ok(attr) = client.getattr(dir).await else { return };
         if attr.size > LISTED_MAX {
             return;
         }
-        if let Ok(page) = self.readdir(who, dir, 0, LIST_BYTES, false).await
+        if let Ok(page) = client.readdir(who, dir, 0, LIST_BYTES, false).await
             && page.end
         {
             self.inner.knowledge.names_are(asked, &attr, page.entries.iter().map(|entry| &entry.name[..]), self.rt().now());

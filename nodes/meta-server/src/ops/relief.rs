@@ -174,19 +174,16 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     async fn with_less_to_do(&self, without: &[ServerId]) -> Vec<ServerId> {
         let others: Vec<ServerId> =
             self.state.borrow().placement().meta.iter().copied().filter(|server| !without.contains(server)).collect();
-        let deadline = self.rt.now() + ASK_NS;
-        let ask = || join_all(others.iter().map(|server| self.shell.caller.call(*server, &PingRequest {}, deadline)));
-        let (before, own_before) = (ask().await, self.shell.requests());
-        self.rt.sleep_until(self.rt.now() + WINDOW_NS).await;
-        let (after, own) = (ask().await, self.shell.requests() - own_before);
-        let mut requests: Vec<(u64, ServerId)> = others
-            .iter()
-            .zip(before.iter().zip(&after))
-            .filter_map(|(server, (before, after))| {
-                let more = after.as_ref().ok()?.requests.saturating_sub(before.as_ref().ok()?.requests);
-                (more.saturating_mul(3) <= own.saturating_mul(2)).then_some((more, *server))
-            })
-            .collect();
+        // Each for itself: one that does not answer holds up nobody's numbers but its own.
+        let look = async |server: ServerId| {
+            let ask = async || self.shell.caller.call(server, &PingRequest {}, self.rt.now() + ASK_NS).await.ok();
+            let (before, own_before) = (ask().await?.requests, self.shell.requests());
+            self.rt.sleep_until(self.rt.now() + WINDOW_NS).await;
+            let (more, own) = (ask().await?.requests.saturating_sub(before), self.shell.requests() - own_before);
+            (more.saturating_mul(3) <= own.saturating_mul(2)).then_some((more, server))
+        };
+        let looked = join_all(others.iter().map(|server| look(*server))).await;
+        let mut requests: Vec<(u64, ServerId)> = looked.into_iter().flatten().collect();
         requests.sort_unstable();
         requests.into_iter().map(|(_, server)| server).collect()
     }
