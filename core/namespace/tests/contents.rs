@@ -115,7 +115,7 @@ fn writes_that_nobody_can_have_made_are_refused() {
     let mtime = DataTime { epoch: 0, at: WallTime(5000) };
     let written = Some(Written { end_bytes: 1 << 40, mtime, truncate_epoch: m.attr(file).truncate_epoch });
     let close = CloseRequest { handle: file, open_sequence: 1, keeps: Rights::default(), written };
-    let closed = m.change(|state, cx, record| state.prepare_close(cx, &close, record));
+    let closed = m.change(|state, cx, record| state.prepare_close(cx, &close, None, record));
     assert_eq!((closed, m.attr(file).size), (Err(Status::CapabilityRefused), 5));
 }
 

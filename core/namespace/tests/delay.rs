@@ -91,7 +91,7 @@ fn who_asks_for_it_waits_and_its_client_is_asked_back() {
     // Given back, it is like any file that is written to.
     let keeps = Rights::WRITE.with(Rights::READ);
     let back = CloseRequest { keeps, written: None, ..close(handle, 0, 0) };
-    m.change(|state, cx, record| state.prepare_close(cx, &back, record)).unwrap();
+    m.change(|state, cx, record| state.prepare_close(cx, &back, None, record)).unwrap();
     as_other(&mut m, |m| assert!(m.look(|state, cx| state.getattr(cx, handle)).unwrap().ask_data.is_some()));
     let flags = m.state.peek(handle).unwrap().flags;
     assert!(flags.has(InodeFlags::HAS_DATA) && !flags.has(InodeFlags::APPENDING), "nobody appends: others may open it after a restart");
@@ -107,7 +107,7 @@ fn an_open_on_its_way_does_not_keep_it() {
     let handle = made(&mut m, "f", Rights::WRITE).handle;
     m.open(handle, Rights::READ, 9).unwrap();
     let back = CloseRequest { keeps: Rights::WRITE, written: None, ..close(handle, 0, 0) };
-    m.change(|state, cx, record| state.prepare_close(cx, &back, record)).unwrap();
+    m.change(|state, cx, record| state.prepare_close(cx, &back, None, record)).unwrap();
     as_other(&mut m, |m| assert!(m.look(|state, cx| state.getattr(cx, handle)).unwrap().ask_data.is_some()));
     assert_eq!(m.state.opened_by(ME, handle), Some((Rights::WRITE.with(Rights::READ), 9)));
 }
@@ -284,7 +284,36 @@ fn a_close_sets_nothing_else() {
     m.setattr(&SetAttrRequest { mode: Some(0o4755), ..setattr(handle, &ROOT) }).unwrap();
     assert_eq!(close_and_set(&mut m, &request, &kept(None, 5)), Err(Status::NotSupported));
     let back = CloseRequest { keeps: Rights::WRITE, written: None, ..close(handle, 0, 0) };
-    m.change(|state, cx, record| state.prepare_close(cx, &back, record)).unwrap();
+    m.change(|state, cx, record| state.prepare_close(cx, &back, None, record)).unwrap();
     assert_eq!(close_and_set(&mut m, &request, &kept(None, 5)), Err(Status::CapabilityRefused));
     assert_eq!(m.attr(handle).permissions(), 0o4755);
+}
+
+/// What data servers have already: size and times come as with any close, attributes with them.
+#[test]
+fn attributes_come_with_a_close_whose_bytes_are_at_data_servers() {
+    let mut m = machine("5000");
+    let handle = made(&mut m, "f", Rights::WRITE).handle;
+    let bare = made(&mut m, "bare", Rights::WRITE);
+    assert_eq!(bare.closes_with_attributes, Some(true));
+    let (at, told) = (m.now, kept(Some(0o640), 5));
+    m.now += 100;
+    let close_out = |m: &mut Machine, request: &CloseRequest, attributes: &DelayedAttributes| {
+        m.change(|state, cx, record| state.prepare_close(cx, request, Some(attributes), record)).map(drop)
+    };
+    let writes_on = CloseRequest { keeps: Rights::WRITE, ..close(handle, 9000, at + 50) };
+    assert_eq!(close_out(&mut m, &writes_on, &told), Err(Status::Conflict));
+    assert_eq!(close_out(&mut m, &close(handle, 9000, at + 50), &kept(Some(0o4755), 5)), Err(Status::NotSupported));
+    as_other(&mut m, |m| assert_eq!(close_out(m, &close(handle, 9000, at + 50), &told), Err(Status::CapabilityRefused)));
+    let version = m.attr(handle).version;
+    close_out(&mut m, &close(handle, 9000, at + 50), &told).unwrap();
+    let attr = as_other(&mut m, |m| m.attr(handle));
+    assert_eq!((attr.size, attr.permissions(), attr.mtime, attr.mtime_epoch), (9000, 0o640, WallTime(5), 1));
+    assert!(attr.version > version && !attr.is_inline());
+    assert!(!m.state.peek(handle).unwrap().flags.has(InodeFlags::WRITING));
+    // Once more, since the answer did not get out; but not over what somebody else has set since.
+    close_out(&mut m, &close(handle, 9000, at + 50), &told).unwrap();
+    as_other(&mut m, |m| m.setattr(&SetAttrRequest { mode: Some(0o600), ..setattr(handle, &ROOT) }).unwrap());
+    assert_eq!(close_out(&mut m, &close(handle, 9000, at + 50), &told), Err(Status::CapabilityRefused));
+    assert_eq!(m.attr(handle).permissions(), 0o600);
 }

@@ -154,7 +154,7 @@ fn a_file_without_a_metafile_is_roots_and_everybodys_and_has_no_times() {
         let mtime = weft_base::DataTime { epoch: 0, at: WallTime(7777) };
         let written = Some(Written { end_bytes: 100, mtime, truncate_epoch: 0 });
         let close = CloseRequest { handle: file, open_sequence: 1, keeps: Rights::default(), written };
-        m.change(|state, cx, record| state.prepare_close(cx, &close, record)).unwrap();
+        m.change(|state, cx, record| state.prepare_close(cx, &close, None, record)).unwrap();
         check(&m.state, file, "written");
         assert_eq!(m.state.peek(file).unwrap().size, 100);
         m.rename(place, "f", ROOT_HANDLE, "moved").unwrap();

@@ -16,7 +16,7 @@ fn close_with_gaps(m: &mut Machine, handle: Handle) -> ClosePlan {
     let request = CloseRequest { handle, open_sequence: 9, keeps: Rights::default(), written };
     match m.look(|state, cx| Ok(state.leaves_holes(cx, &request))).unwrap() {
         true => ClosePlan::AskData,
-        false => m.change(|state, cx, record| state.prepare_close(cx, &request, record)).unwrap(),
+        false => m.change(|state, cx, record| state.prepare_close(cx, &request, None, record)).unwrap(),
     }
 }
 

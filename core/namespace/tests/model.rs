@@ -398,7 +398,7 @@ fn act(machine: &mut Machine, deed: &Deed) {
             let written =
                 Some(Written { end_bytes: *end_bytes, mtime: DataTime { epoch: 0, at: WallTime(machine.now) }, truncate_epoch: epoch });
             let request = CloseRequest { handle, open_sequence: 100, keeps: Rights::default(), written };
-            let _ = machine.change(|state, cx, record| state.prepare_close(cx, &request, record));
+            let _ = machine.change(|state, cx, record| state.prepare_close(cx, &request, None, record));
         }
         Deed::Decided(number) => {
             let tx = TxId { coordinator: ServerId(0), number: *number };

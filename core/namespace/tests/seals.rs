@@ -121,7 +121,7 @@ fn only_owners_seal_and_only_what_nobody_writes_to() {
     m.open(file, Rights::WRITE, 1).unwrap();
     assert_eq!(seal_as(&mut m, &owner, file, true), Err(Status::BeingWritten));
     let close = CloseRequest { handle: file, open_sequence: 1, keeps: Rights::default(), written: None };
-    m.change(|state, cx, record| state.prepare_close(cx, &close, record).map(drop)).unwrap();
+    m.change(|state, cx, record| state.prepare_close(cx, &close, None, record).map(drop)).unwrap();
     seal_as(&mut m, &owner, file, true).unwrap();
     seal_as(&mut m, &owner, file, true).expect("once more is no error");
     assert_eq!(seal_as(&mut m, &other, file, false), Err(Status::NotPermitted));

@@ -24,7 +24,7 @@ fn set_mtime(m: &mut Machine, handle: Handle, at: WallTime) -> FileState {
 fn close(m: &mut Machine, handle: Handle, mtime: DataTime, keeps: Rights) {
     let written = Some(Written { end_bytes: 10, mtime, truncate_epoch: 0 });
     let request = CloseRequest { handle, open_sequence: 9, keeps, written };
-    m.change(|state, cx, record| state.prepare_close(cx, &request, record)).unwrap();
+    m.change(|state, cx, record| state.prepare_close(cx, &request, None, record)).unwrap();
 }
 
 fn at(epoch: u32, at: i64) -> DataTime {
@@ -75,7 +75,7 @@ fn after_a_restart_whoever_has_not_told_yet_may_be_writing() {
     m.open(file, Rights::WRITE, 1).unwrap();
     m.state.made_certain(file);
     m.change(|state, cx, record| {
-        state.prepare_close(cx, &CloseRequest { handle: file, open_sequence: 1, keeps: Rights::default(), written: None }, record)
+        state.prepare_close(cx, &CloseRequest { handle: file, open_sequence: 1, keeps: Rights::default(), written: None }, None, record)
     })
     .unwrap();
     let flags = |m: &Machine| m.state.peek(file).unwrap().flags;

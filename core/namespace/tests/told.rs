@@ -68,7 +68,7 @@ fn files_are_told_when_nobody_writes_to_them_any_more() {
     let close = |m: &mut Machine, sequence, keeps| {
         let written = Some(Written { end_bytes: 5, mtime: m.attr(file).data_time(), truncate_epoch: 0 });
         let request = CloseRequest { handle: file, open_sequence: sequence, keeps, written };
-        m.change(|state, cx, record| state.prepare_close(cx, &request, record)).unwrap();
+        m.change(|state, cx, record| state.prepare_close(cx, &request, None, record)).unwrap();
     };
     close(&mut m, 1, Rights::WRITE);
     assert_eq!(answered(&m, ().to_bytes()).iter().map(|told| (told.what, told.handle)).collect::<Vec<_>>(), [(Changed, file)]);

@@ -19,7 +19,7 @@ fn make(m: &mut Machine, request: &CreateRequest) -> Result<CreateReply> {
 
 fn close(m: &mut Machine, handle: weft_base::Handle) {
     let request = CloseRequest { handle, open_sequence: 1, keeps: Rights::default(), written: None };
-    m.change(|state, cx, record| state.prepare_close(cx, &request, record).map(drop)).unwrap();
+    m.change(|state, cx, record| state.prepare_close(cx, &request, None, record).map(drop)).unwrap();
 }
 
 #[test]

@@ -100,7 +100,8 @@ int weft_statfs(weft_fs *fs, weft_space *space);
  * O_APPEND, O_NOFOLLOW, O_SYNC, O_DSYNC. mode (less the umask) is for O_CREAT. Directories are
  * opened by weft_opendir. */
 weft_file *weft_open(weft_fs *fs, const char *path, int flags, uint32_t mode);
-/* Gives it back. What was written is at the servers already. */
+/* Gives it back. What was written is at the servers already; with WEFT_ABSORB=yes the first half
+ * MiB of a new file may go there now, and -1 says that it could not. */
 int weft_close(weft_file *file);
 /* Reads; fewer bytes than asked for only at the end of the file. */
 int64_t weft_pread(weft_file *file, void *buffer, size_t bytes, uint64_t offset);

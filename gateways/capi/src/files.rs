@@ -48,7 +48,7 @@ pub unsafe extern "C" fn weft_close(file: *mut weft_file) -> c_int {
     border(|| {
         if !file.is_null() {
             // SAFETY: it was made by `weft_open` and is given back once.
-            drop(unsafe { Box::from_raw(file) });
+            unsafe { Box::from_raw(file) }.0.finish()?;
         }
         Ok(0)
     })

@@ -243,14 +243,14 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         reply.written(data.len() as u32);
     }
 
-    fn flush(&self, request: &Request, ino: INodeNo, owner: LockOwner, reply: ReplyEmpty) {
+    fn flush(&self, request: &Request, ino: INodeNo, file: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
         let mut served = self.begin(event::FUSE_FLUSH, request, ino);
         refuse_if!(self.posix.is_dataset(), served, reply, Errno::ENOSYS);
-        // Writes are at the servers when they return, and the servers know that this client has the
-        // file open.
+        let brought = self.run(self.posix.before_close(file.0));
         if self.posix.keeps_locks() {
             self.run(self.posix.descriptor_closed(self.node(ino), owner.0));
         }
+        answer!(served, reply, brought);
         served.replies();
         reply.ok();
     }

@@ -170,6 +170,7 @@ fn begin<R: ThreadRuntime>(
         direct_from_bytes: options.direct_from_bytes,
         keeps_locks: !options.local_locks,
         appends_alone: true,
+        hears_closes: false,
         absorbs: options.absorbs,
         sets_atime: options.sets_atime,
         is_dataset: options.is_dataset,

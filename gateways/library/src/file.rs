@@ -183,6 +183,19 @@ impl<R: ThreadRuntime> File<R> {
     }
 }
 
+impl<R: ThreadRuntime> File<R> {
+    /// To be called before it is given back: what it has kept of its writes is at servers then.
+    ///
+    /// # Errors
+    /// As [`File::write_at`], of the writes before.
+    pub fn finish(&self) -> Result<()> {
+        if !self.fs.posix().has_gathered(self.number) {
+            return Ok(());
+        }
+        self.fs.run("close", &self.path, async |posix| posix.before_close(self.number).await)
+    }
+}
+
 impl<R: ThreadRuntime> Drop for File<R> {
     fn drop(&mut self) {
         // In a child process it is still the parent's.

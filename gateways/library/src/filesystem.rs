@@ -143,6 +143,7 @@ impl<R: ThreadRuntime> FileSystem<R> {
             direct_from_bytes: 0,
             keeps_locks: false,
             appends_alone: habits.absorbs,
+            hears_closes: true,
             absorbs: habits.absorbs,
             sets_atime: false,
             is_dataset: false,

@@ -138,6 +138,7 @@ impl<R: Runtime> Nfs<R> {
             direct_from_bytes: 0,
             keeps_locks: true,
             appends_alone: false,
+            hears_closes: false,
             absorbs: false,
             sets_atime: false,
             is_dataset: false,

@@ -190,8 +190,9 @@ calls! {
             return border(|| {
                 let Some(open) = table::remove(fd) else { return fail(libc::EBADF) };
                 reserve::give_back(fd);
+                let finished = open.finish();
                 closed(open);
-                Ok(0)
+                finished.map(|()| 0)
             });
         }
         if reserve::is_own(fd) && !is_inside() {

@@ -112,6 +112,15 @@ impl Open {
         open
     }
 
+    /// Before a descriptor of it is closed: what it has kept of its writes is at servers then.
+    pub fn finish(&self) -> Outcome<()> {
+        let at = self.at.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match at.filter(|at| at.fs.posix().has_gathered(at.number)) {
+            Some(At { fs, number }) => Ok(fs.run("close", &self.path, async |posix| posix.before_close(number).await)?),
+            None => Ok(()),
+        }
+    }
+
     /// The file system in which it was open, if it was; it is opened again when it is used.
     pub fn detach(&self) -> Option<At> {
         self.at.lock().unwrap_or_else(PoisonError::into_inner).take()

@@ -85,8 +85,8 @@ impl File {
     }
 
     /// A call of another thread that is under way ends as it would have.
-    fn close(&self, py: Python<'_>) {
-        let file = self.slot().take();
-        py.detach(|| drop(file));
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(file) = self.slot().take() else { return Ok(()) };
+        py.detach(|| file.finish()).map_err(os_error)
     }
 }

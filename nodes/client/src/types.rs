@@ -75,6 +75,9 @@ pub struct CreateOptions {
     /// What is written to a new file may stay with this client until it is closed, where its server
     /// keeps small files: for clients that keep leases ([`crate::Client::keep_leases`]).
     pub can_delay: bool,
+    /// More than that may stay as well, as far as there is room: for users that call
+    /// [`crate::Client::bring_gathered`] before a close of the file returns.
+    pub can_gather: bool,
     /// It may be made without asking, where nobody else knows the directory: for clients that keep
     /// leases and call [`crate::Client::tell_absorbed`] soon.
     pub can_absorb: bool,
@@ -83,8 +86,18 @@ pub struct CreateOptions {
 impl Default for CreateOptions {
     fn default() -> Self {
         let rights = Rights::READ.with(Rights::WRITE);
-        let (stripe_bytes, stripe_width, strips, can_delay, can_absorb) = Default::default();
-        CreateOptions { mode: 0o644, exclusive: false, rights, truncate: false, stripe_bytes, stripe_width, strips, can_delay, can_absorb }
+        CreateOptions {
+            mode: 0o644,
+            exclusive: false,
+            rights,
+            truncate: false,
+            stripe_bytes: 0,
+            stripe_width: 0,
+            strips: None,
+            can_delay: false,
+            can_gather: false,
+            can_absorb: false,
+        }
     }
 }
 

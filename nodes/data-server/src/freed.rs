@@ -19,6 +19,8 @@ pub struct SpaceState {
     /// When idle reservations were looked at, and the count of plans then.
     pub looked_at: Nanos,
     pub plans_then: u64,
+    /// There was room then for far more than what clients gather.
+    pub has_plenty: bool,
 }
 
 /// What was freed before a round began; to be given to `freed_is_durable` when the round has ended.
@@ -31,7 +33,15 @@ pub struct Freed {
 impl SpaceState {
     /// Nothing was freed yet.
     pub fn new(now: Nanos) -> SpaceState {
-        SpaceState { freed_runs: Vec::new(), freed: false, round_has_runs: false, durable: VecDeque::new(), looked_at: now, plans_then: 0 }
+        SpaceState {
+            freed_runs: Vec::new(),
+            freed: false,
+            round_has_runs: false,
+            durable: VecDeque::new(),
+            looked_at: now,
+            plans_then: 0,
+            has_plenty: false,
+        }
     }
 
     /// Looks at a change before it is applied: what will it free?

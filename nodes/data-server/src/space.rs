@@ -21,6 +21,9 @@ use crate::state::Server;
 const IDLE_AFTER: u64 = 5 * SECOND;
 /// A disk with fewer free bytes than so many journal segments is short of space.
 const SHORT_SEGMENTS: u64 = 4;
+/// A server with at least so many free bytes has room for what some clients have gathered before
+/// they hear that it has not.
+const PLENTY_BYTES: u64 = 1 << 30;
 /// Windows hold at most this part of the free bytes of the disk.
 const WINDOWS_OF_DISK: u64 = 64;
 /// At most so many bytes are given back to the disk between two turns: it takes the time of the
@@ -65,6 +68,7 @@ impl<R: ServerRuntime> Objects<R> {
             return Status::Io;
         }
         self.disk_is_short.set(true);
+        self.space.borrow_mut().has_plenty = false;
         if !self.space.borrow().is_coming_back() {
             return Status::NoSpace;
         }
@@ -160,9 +164,15 @@ impl<R: ServerRuntime> Objects<R> {
     pub async fn limit_windows(&self) {
         let (_, disk_free) = self.rt.disk().space().await.unwrap_or((0, 0));
         self.disk_is_short.set(disk_free < SHORT_SEGMENTS * self.config.serving.journal_segment_bytes);
+        self.space.borrow_mut().has_plenty = disk_free.min(self.table.borrow().usage().free_bytes) >= PLENTY_BYTES;
         let usual = WindowLimits::default();
         let total_bytes_max = usual.total_bytes_max.min(disk_free / WINDOWS_OF_DISK);
         self.table.borrow_mut().set_window_limits(WindowLimits { total_bytes_max, ..usual });
+    }
+
+    /// True if there was room for far more than what clients gather when that was looked at last.
+    pub fn has_plenty(&self) -> bool {
+        self.space.borrow().has_plenty
     }
 
     /// The space now.

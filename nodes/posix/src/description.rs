@@ -81,8 +81,9 @@ pub struct Opened {
     pub number: u64,
     /// What a cache may do.
     pub caching: Caching,
-    /// Its opener may lock it: [`crate::Posix::descriptor_closed`] is wanted whenever a process
-    /// closes a descriptor of it.
+    /// Its opener may lock it, or what is written to it may stay here until it is closed:
+    /// [`crate::Posix::descriptor_closed`] and [`crate::Posix::before_close`] are wanted whenever a
+    /// process closes a descriptor of it.
     pub hears_closes: bool,
 }
 

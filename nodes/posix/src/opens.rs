@@ -60,7 +60,9 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let mut who = caller.who.clone();
         who.checked_by_kernel &= is_first;
         let options = self.create_options(mode, OpenHow { exclusive: how.exclusive || is_first, ..how });
-        let options = CreateOptions { can_delay: options.can_delay && !how.direct, ..options };
+        let can_delay = options.can_delay && !how.direct;
+        let can_gather = can_delay && (self.options.hears_closes || self.client.expects_large_files());
+        let options = CreateOptions { can_delay, can_gather, ..options };
         let created = self.client.create(&who, dir.handle(), name, &options).await.map_err(|error| {
             if error.status != Status::Exists || how.exclusive || !is_first {
                 return error;
@@ -73,14 +75,15 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let shown = self.show_name(dir, name, attr, changes);
         let caching = self.caching(&attr, &file, how);
         let number = self.add_file(&attr, file, caching, how.stable);
-        Ok((shown, Opened { number, caching, hears_closes: false }))
+        Ok((shown, Opened { number, caching, hears_closes: can_gather }))
     }
 
     /// How a file with these permission bits is made that is opened so.
     pub(crate) fn create_options(&self, mode: u32, how: OpenHow) -> CreateOptions {
         let OpenHow { exclusive, truncate, rights, stable, .. } = how;
         let (can_delay, can_absorb) = (self.options.appends_alone && stable == Stable::No, self.options.absorbs && stable == Stable::No);
-        CreateOptions { mode, exclusive, truncate, rights, can_delay, can_absorb, ..CreateOptions::default() }
+        let can_gather = can_delay && self.options.hears_closes;
+        CreateOptions { mode, exclusive, truncate, rights, can_delay, can_gather, can_absorb, ..CreateOptions::default() }
     }
 
     /// Makes a file without a name in a directory, with these permission bits (the umask applied
@@ -97,6 +100,25 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let number = self.add_file(&attr, file, caching, how.stable);
         let shown = Shown { node: InodeNumber::of(attr.handle), attr, name_ttl_ns: 0, attr_ttl_ns: self.attr_ttl_ns(&attr) };
         Ok((shown, Opened { number, caching, hears_closes: false }))
+    }
+
+    /// True if [`Posix::before_close`] has something to do.
+    pub fn has_gathered(&self, number: u64) -> bool {
+        self.files.get(number).is_some_and(|open| open.file.has_gathered())
+    }
+
+    /// A descriptor of an open file is being closed, of one whose closes are heard
+    /// ([`Opened::hears_closes`]): what was written to it is at servers when this returns, or goes
+    /// with the close to the one that keeps it.
+    ///
+    /// # Errors
+    /// As [`Posix::write`], of the writes before: its program is to hear of that. The file is to be
+    /// given back all the same.
+    pub async fn before_close(&self, number: u64) -> Result<()> {
+        match self.files.get(number) {
+            Some(open) => self.noted(self.client.bring_gathered(&open.file).await),
+            None => Ok(()),
+        }
     }
 
     /// [`Posix::release`] without a wait, as it can nearly always be done. False, and nothing is

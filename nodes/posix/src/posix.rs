@@ -41,6 +41,9 @@ pub struct Options {
     /// notices for it ([`Posix::next_to_hear`]), or others that want to write are refused. False:
     /// every append takes a lock at the server.
     pub appends_alone: bool,
+    /// The gateway calls [`Posix::before_close`] before a close of any file returns, not only of
+    /// those that want that ([`crate::Opened::hears_closes`]).
+    pub hears_closes: bool,
     /// Files of directories that nobody else knows are made without asking, and servers are told of
     /// them some milliseconds later ([`Posix::close_in_background`]). The gateway must hear notices
     /// for it.

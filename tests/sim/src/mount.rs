@@ -98,6 +98,7 @@ impl Mount {
             direct_from_bytes: 1 << 20,
             keeps_locks: true,
             appends_alone: true,
+            hears_closes: false,
             absorbs,
             sets_atime: false,
             is_dataset: false,
@@ -245,6 +246,16 @@ impl Mount {
         // What a page has no bytes for is zeros.
         pages.resize(size as usize, 0);
         Ok(pages)
+    }
+
+    /// A program closes its only descriptor of an open file.
+    ///
+    /// # Errors
+    /// Those of the layer.
+    pub async fn close(&self, open: Open) -> Result<()> {
+        let brought = if open.opened.hears_closes { self.posix.before_close(open.opened.number).await } else { Ok(()) };
+        self.release(open.opened.number).await;
+        brought
     }
 
     /// Gives an open file back, as gateways do.

@@ -346,8 +346,9 @@ impl Worker {
             Action::Create { dir, name, exclusive, truncate } => {
                 let rights = Rights::READ.with(Rights::WRITE);
                 let (mode, exclusive, truncate, can_delay) = (FILE_MODE, *exclusive, *truncate, self.shared.borrow().history.delays);
-                let can_absorb = can_delay;
-                let options = CreateOptions { mode, exclusive, rights, truncate, can_delay, can_absorb, ..CreateOptions::default() };
+                let (can_absorb, can_gather) = (can_delay, can_delay && !number.is_multiple_of(4));
+                let options =
+                    CreateOptions { mode, exclusive, rights, truncate, can_delay, can_gather, can_absorb, ..CreateOptions::default() };
                 let (attr, file, created) = client.create(who, *dir, &name.bytes(), &options).await?;
                 self.open.entry(attr.handle).or_default().push(file);
                 Ok(Answer::Created(Seen::from(&attr), created))
@@ -399,11 +400,13 @@ impl Worker {
             }
             Action::Close { handle } => {
                 let Some(file) = self.take_open(*handle) else { return Ok(Answer::Nothing) };
-                // Both ways of closing mean the same.
-                match number % 2 {
-                    0 => Ok(done(client.close(file).await?)),
-                    _ => Ok(done(client.close_many(&[file]).await.remove(0)?)),
-                }
+                // All ways of closing mean the same.
+                let brought = if number.is_multiple_of(3) { Ok(()) } else { client.bring_gathered(&file).await };
+                let closed = match number % 2 {
+                    0 => client.close(file).await,
+                    _ => client.close_many(&[file]).await.remove(0),
+                };
+                Ok(done(brought.and(closed)?))
             }
             Action::Write { handle, offset, len, tag } => {
                 let Some(file) = self.open_file(*handle) else { return Err(Status::Invalid) };

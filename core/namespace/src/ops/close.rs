@@ -3,7 +3,7 @@
 use weft_base::{ATIME_DUE_NS, DataTime, FileKind, Handle, Result, Status};
 use weft_layout::FILE_BYTES_MAX;
 use weft_wire::Rights;
-use weft_wire::ops::CloseRequest;
+use weft_wire::ops::{CloseRequest, DelayedAttributes};
 
 use crate::{Change, Inode, InodeFlags, OpenChange, Record, RequestContext, State};
 
@@ -33,15 +33,30 @@ pub struct DataState {
 
 impl State {
     /// Takes a report of writes in and reduces rights. The last writer's close makes size and times
-    /// exact.
+    /// exact. `attributes` are those that its client has kept, beside bytes that it has brought to
+    /// data servers.
     ///
     /// # Errors
     /// [`Status::Busy`], [`Status::FileTooBig`], [`Status::CapabilityRefused`] if writes are told
-    /// of a file that nobody can have written to, and as [`State::inode`].
-    pub fn prepare_close(&self, cx: &RequestContext<'_>, request: &CloseRequest, record: &mut Record) -> Result<ClosePlan> {
+    /// of a file that nobody can have written to, and as [`State::inode`]. With attributes as
+    /// [`State::prepare_delayed_close`].
+    pub fn prepare_close(
+        &self,
+        cx: &RequestContext<'_>,
+        request: &CloseRequest,
+        attributes: Option<&DelayedAttributes>,
+        record: &mut Record,
+    ) -> Result<ClosePlan> {
         let handle = request.handle;
         let inode = self.inode(handle)?;
         let mut changed = inode.clone();
+        if let Some(attributes) = attributes {
+            if !self.delays(cx.client, handle) || !self.may_close_delayed(cx, request, inode)? {
+                // They came before a crash, and their answer did not get out.
+                return if inode.is_as_told(attributes) { Ok(ClosePlan::Done) } else { Err(Status::CapabilityRefused) };
+            }
+            changed.set_as_told(cx, attributes)?;
+        }
         if let Some(written) = &request.written {
             if written.end_bytes > FILE_BYTES_MAX {
                 return Err(Status::FileTooBig);
@@ -96,7 +111,7 @@ impl State {
         // That nobody writes any more is none.
         if changed != *inode || request.written.is_some() {
             self.check_writable(handle, inode)?;
-            changed.version += u64::from(request.written.is_some());
+            changed.version += u64::from(request.written.is_some() || attributes.is_some());
             record.changes.push(Change::PutInode { handle, inode: changed });
         }
         Ok(ClosePlan::Done)

@@ -80,6 +80,7 @@ impl State {
             }),
             capability,
             delays_attributes: delay_bytes.is_some().then_some(true),
+            closes_with_attributes: (delay_bytes.is_some() || delegation.is_some()).then_some(true),
             delay_bytes,
             dir: if is_unnamed { DirChange::NONE } else { DirChange { version: dir.version + 1, time: cx.now } },
             ceiling,
@@ -198,9 +199,20 @@ impl State {
             return Err(Status::Exists);
         }
         let (state, capability, dir) = (None, None, DirChange::NONE);
-        let (delay_bytes, ceiling, delays_attributes, delegation) = Default::default();
-        let mut reply =
-            CreateReply { created: false, handle, kind, state, capability, dir, delay_bytes, ceiling, delays_attributes, delegation };
+        let (delay_bytes, ceiling, delays_attributes, delegation, closes_with_attributes) = Default::default();
+        let mut reply = CreateReply {
+            created: false,
+            handle,
+            kind,
+            state,
+            capability,
+            dir,
+            delay_bytes,
+            ceiling,
+            delays_attributes,
+            delegation,
+            closes_with_attributes,
+        };
         let Some(inode) = self.peek(handle) else { return Ok(reply) };
         if let Some(changed) = self.replace_content(cx, request, handle, inode, record)? {
             reply.state = Some(self.file_state(cx, handle, &changed));

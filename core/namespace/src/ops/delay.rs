@@ -98,6 +98,23 @@ impl State {
         record.changes.push(Change::PutInode { handle, inode: Inode { flags, ..inode.clone() } });
     }
 
+    /// True if this client has the right to delay what it tells of with this close.
+    ///
+    /// # Errors
+    /// [`Status::Conflict`], [`Status::Busy`] as of [`State::prepare_delayed_close`].
+    pub(super) fn may_close_delayed(&self, cx: &RequestContext<'_>, request: &CloseRequest, inode: &Inode) -> Result<bool> {
+        let (client, handle) = (cx.client, request.handle);
+        let (has, sequence) = match self.opens.of(client, handle) {
+            Some((has, sequence)) if has.contains(Rights::DELAY) => (has, sequence),
+            // It says so with this close.
+            _ if self.tells_again(client, handle, inode) => (Rights::WRITE.with(Rights::DELAY), 0),
+            _ => return Ok(false),
+        };
+        self.check_writable(handle, inode)?;
+        let writes_on = request.keeps.and(has).contains(Rights::WRITE);
+        if sequence > request.open_sequence || writes_on || !inode.flags.is_delayed() { Err(Status::Conflict) } else { Ok(true) }
+    }
+
     /// Closes a file with all that its client has kept of it.
     ///
     /// # Errors
@@ -113,19 +130,12 @@ impl State {
         attributes: Option<&DelayedAttributes>,
         record: &mut Record,
     ) -> Result<()> {
-        let (client, handle) = (cx.client, request.handle);
+        let handle = request.handle;
         let inode = self.inode(handle)?;
-        let (has, sequence) = match self.opens.of(client, handle) {
-            Some((has, sequence)) if has.contains(Rights::DELAY) => (has, sequence),
-            // It says so with this close.
-            _ if self.tells_again(client, handle, inode) => (Rights::WRITE.with(Rights::DELAY), 0),
+        if !self.may_close_delayed(cx, request, inode)? {
             // It came before a crash, and its answer did not get out.
-            _ if inode.is_inline() && inode.size == content.len() as u64 => return Ok(()),
-            _ => return Err(Status::CapabilityRefused),
-        };
-        self.check_writable(handle, inode)?;
-        if sequence > request.open_sequence || request.keeps.and(has).contains(Rights::WRITE) || !inode.flags.is_delayed() {
-            return Err(Status::Conflict);
+            let is_here = inode.is_inline() && inode.size == content.len() as u64;
+            return if is_here { Ok(()) } else { Err(Status::CapabilityRefused) };
         }
         if content.len() > INLINE_BYTES_MAX.min(inode.layout.stripe_bytes) as usize {
             return Err(Status::TooBig);
@@ -153,8 +163,12 @@ impl State {
             (changed.size, changed.of_kind) = (content.len() as u64, block);
             changed.mode |= MODE_INLINE;
         }
-        record.open =
-            Some(OpenChange::Keep { client, handle, rights: request.keeps.without(Rights::DELAY), sequence: request.open_sequence });
+        record.open = Some(OpenChange::Keep {
+            client: cx.client,
+            handle,
+            rights: request.keeps.without(Rights::DELAY),
+            sequence: request.open_sequence,
+        });
         record.changes.push(Change::PutInode { handle, inode: changed });
         record.changes.extend(stays.then(|| Change::PutContent { handle, content: content.clone() }));
         Ok(())
@@ -168,7 +182,7 @@ impl Inode {
     ///
     /// # Errors
     /// [`Status::NotSupported`]
-    fn set_as_told(&mut self, cx: &RequestContext<'_>, attributes: &DelayedAttributes) -> Result<()> {
+    pub(super) fn set_as_told(&mut self, cx: &RequestContext<'_>, attributes: &DelayedAttributes) -> Result<()> {
         let DelayedAttributes { mode, atime, mtime, at, .. } = *attributes;
         if !DelayedAttributes::may_set(self.mode, mode) || self.has_no_metafile() {
             return Err(Status::NotSupported);
@@ -182,5 +196,13 @@ impl Inode {
         }
         self.ctime = self.ctime.max(at.min(cx.now));
         Ok(())
+    }
+
+    /// True if they were taken in already, and nothing has come since.
+    pub(super) fn is_as_told(&self, attributes: &DelayedAttributes) -> bool {
+        let DelayedAttributes { mode, atime, mtime, .. } = *attributes;
+        let is_mode = mode.is_none_or(|mode| self.mode & MODE_MASK == mode);
+        let is_mtime = mtime.is_none_or(|mtime| self.mtime == mtime && self.mtime_epoch > 0);
+        is_mode && is_mtime && atime.is_none_or(|atime| self.atime == atime)
     }
 }

@@ -13,8 +13,8 @@
 //! not told of: others may have looked.
 
 use weft_base::{ClientId, FileKind, Handle, Layout, Result, Status, check_name};
-use weft_wire::Rights;
 use weft_wire::ops::{CreateRequest, Delegation, DirTarget, HANDLES_FEW, HANDLES_GIVEN, HandleRange, NewFile, NewFiles};
+use weft_wire::{Capability, Rights};
 
 use super::open::written_with;
 use crate::{Change, Inode, InodeFlags, MODE_MASK, MODE_SETGID, OpenChange, Record, RequestContext, State};
@@ -154,6 +154,13 @@ impl State {
         record.changes.push(Change::PutEntry { dir: dir_handle, name: file.name.clone(), handle, kind: FileKind::File });
         record.changes.push(self.touch(dir_handle, dir, file.named_at.min(cx.now)));
         Ok(())
+    }
+
+    /// What data servers want to see of a file that its client has told of, for what it has open;
+    /// of one whose owner is limited an open asks for that.
+    pub fn capability_of_new(&self, cx: &RequestContext<'_>, handle: Handle) -> Option<Capability> {
+        let (inode, (rights, _)) = (self.peek(handle)?, self.opens.of(cx.client, handle)?);
+        self.bytes_left(inode.uid).is_none().then(|| cx.capability(handle, rights))
     }
 
     /// Its client has chosen where the bytes of a file lie, perhaps among the data servers of an

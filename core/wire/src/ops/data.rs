@@ -40,6 +40,10 @@ wire_struct! {
         pub size: u64,
         /// When it was written, by the clock of the data server.
         pub mtime: DataTime,
+        optional {
+            /// There is room for far more than what clients gather before they write it.
+            2 pub has_plenty: bool,
+        }
     }
 
     /// Reads pieces (list I/O).

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use weft_base::{Credentials, Handle, Layout, Result, WallTime};
 
-use crate::{Rights, wire_struct};
+use crate::{Capability, Rights, wire_struct};
 
 wire_struct! {
     /// The right to make files in a directory without asking. It ends when its client gives it
@@ -35,6 +35,11 @@ wire_struct! {
         pub returned: Vec<Handle>,
         /// It needs more handles.
         pub wants_handles: bool,
+        optional {
+            /// Of which of the files, by their positions in a byte each, it has bytes for data
+            /// servers.
+            2 pub to_data: Bytes,
+        }
     }
 
     /// Files made one after another in one directory by one user.
@@ -79,6 +84,19 @@ wire_struct! {
         /// What the client believes of these files it may go on to believe under its lease on their
         /// directories. False: it must not, and nothing was given back.
         pub is_leased: bool,
+        optional {
+            /// Of the files with bytes for data servers; one that is missing is to be asked for
+            /// with an open.
+            2 pub capabilities: Vec<NewCapability>,
+        }
+    }
+
+    /// What data servers want to see of a file, as with the answer to an open.
+    pub struct NewCapability {
+        /// The position of the file.
+        pub number: u8,
+        /// For what it is open.
+        pub capability: Capability,
     }
 }
 

@@ -167,7 +167,9 @@ wire_struct! {
             /// Which of them, by their positions in a byte each, have been read, and their time of
             /// the last access may be too old.
             2 pub read: Bytes,
-            /// Attributes of some of those with a content that were changed under the same right.
+            /// Attributes of some of them that were changed under the same right: of those with a
+            /// content, and of those without one if the answer to their create said
+            /// `closes_with_attributes`.
             3 pub attributes: Vec<DelayedAttributes>,
         }
     }
@@ -199,9 +201,10 @@ wire_struct! {
     /// What became of each close.
     pub struct CloseManyReply {
         /// In the order of the request. [`Status::Busy`](weft_base::Status::Busy): not possible
-        /// within this turn, ask for it alone. Of one with a content nothing is done when it fails:
-        /// [`Status::CapabilityRefused`](weft_base::Status::CapabilityRefused) if the right to
-        /// delay has ended, any other: the content is to be written to data servers.
+        /// within this turn, ask for it alone. Of one with a content or attributes nothing is done
+        /// when it fails: [`Status::CapabilityRefused`](weft_base::Status::CapabilityRefused) if
+        /// the right to delay has ended, any other: the content is to be written to data servers,
+        /// attributes are to be set alone.
         pub outcomes: Vec<Result<()>>,
     }
 

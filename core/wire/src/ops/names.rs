@@ -107,6 +107,9 @@ wire_struct! {
             6 pub delays_attributes: bool,
             /// The directory is delegated to the client from now on.
             8 pub delegation: Delegation,
+            /// With [`Rights::DELAY`], or a delegation: attributes may come with the close of a
+            /// file without a content, too, whose bytes its client has brought to data servers.
+            10 pub closes_with_attributes: bool,
         }
     }
 

@@ -103,8 +103,8 @@ fn serve<F: Filesystem>(fs: &F, answer: Answer, pieces: Pieces<'_>) -> Result<()
             fs.write(request, node, at.file, at.offset, rest.bytes(at.size as usize)?, at.flags, ReplyWrite(answer));
         }
         opcode::FLUSH => {
-            let (_file, _, owner) = (fixed.u64()?, fixed.u64()?, LockOwner(fixed.u64()?));
-            fs.flush(request, node, owner, ReplyEmpty(answer));
+            let (file, _, owner) = (FileHandle(fixed.u64()?), fixed.u64()?, LockOwner(fixed.u64()?));
+            fs.flush(request, node, file, owner, ReplyEmpty(answer));
         }
         opcode::RELEASE => fs.release(request, node, FileHandle(fixed.u64()?), ReplyEmpty(answer)),
         opcode::RELEASEDIR => fs.releasedir(request, node, FileHandle(fixed.u64()?), ReplyEmpty(answer)),

@@ -80,7 +80,7 @@ pub trait Filesystem: Send + Sync + 'static {
         /// Writes.
         fn write(ino: INodeNo, file: FileHandle, offset: u64, data: &[u8], flags: OpenFlags; ReplyWrite);
         /// A descriptor of the file was closed.
-        fn flush(ino: INodeNo, owner: LockOwner; ReplyEmpty);
+        fn flush(ino: INodeNo, file: FileHandle, owner: LockOwner; ReplyEmpty);
         /// All were. Nobody waits for the answer.
         fn release(ino: INodeNo, file: FileHandle; ReplyEmpty);
         /// Makes changes of a file last.

@@ -5,15 +5,17 @@
 use std::hash::Hasher;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use weft_base::{Attr, Credentials, FastHasher, FileKind, Handle, Layout, MILLISECOND, Nanos, SECOND, ServerId, ServerRole, Status};
 use weft_layout::first_data_server;
 use weft_rt::{Runtime, join_all};
-use weft_wire::ops::{Class, DirChange, FileState, NewFile};
+use weft_wire::ops::{Class, DirChange, FileState, NewCapability, NewFile};
 use weft_wire::{Op, Operation, Rights};
 
-use super::delayed::Content;
+use super::delayed::DelayGranted;
 use super::delegations::{Absorbed, Place};
+use super::granted::Granted;
+use super::open_inode::OpenInode;
 use crate::flow::Flow;
 use crate::knowledge::{Effect, Led, Touched};
 use crate::{Client, CreateOptions, Error, OpenFile, Result};
@@ -59,6 +61,8 @@ impl<R: Runtime> Client<R> {
             }
             let attr = self.absorbed_attr(who, &parent, name, options, &place)?;
             let delays = options.can_delay && options.rights.contains(Rights::WRITE) && place.delay_bytes > 0;
+            let granted =
+                DelayGranted { bytes: place.delay_bytes, keeps_attributes: true, closes_with_attributes: place.closes_with_attributes };
             let change = self.changing(Touched::Name(dir, name));
             let ticket = self.inner.opens.begin();
             let rights = if delays { options.rights.with(Rights::DELAY) } else { options.rights };
@@ -66,16 +70,7 @@ impl<R: Runtime> Client<R> {
             let file = self.inner.opens.opened(&ticket, rights, &attr, None)?;
             let inode = Arc::clone(file.inode());
             if delays {
-                let content = Content {
-                    bytes: BytesMut::new(),
-                    bytes_max: place.delay_bytes as usize,
-                    mtime_epoch: 0,
-                    made: (attr.mtime, now),
-                    session: knowledge.session(dir.server()).0,
-                    is_told_again: false,
-                    keeps_attributes: true,
-                    attributes: None,
-                };
+                let content = self.content_of_new(&granted, options, (attr.mtime, now), knowledge.session(dir.server()).0);
                 assert!(inode.delay(content), "nobody has asked for a file that nobody knows");
             }
             let asked = change.done(Effect::Made(DirChange { version: parent.version + 1, time: attr.mtime }));
@@ -261,6 +256,13 @@ impl<R: Runtime> Client<R> {
         .await
     }
 
+    /// Tells the server of a file that was made here what there is to be told. True if it has said
+    /// what data servers want to see.
+    pub(super) async fn tell_of_new(&self, flow: Flow, inode: &OpenInode) -> Result<bool> {
+        Box::pin(self.tell_server(flow, inode.handle.server())).await?;
+        Ok(inode.granted(Rights::WRITE).is_some())
+    }
+
     /// Tells a server what there is now to be told.
     async fn tell_server(&self, flow: Flow, server: ServerId) -> Result<()> {
         let delegations = &self.inner.delegations;
@@ -295,6 +297,11 @@ impl<R: Runtime> Client<R> {
         if !reply.is_leased {
             batch.files.iter().for_each(|absorbed| drop(self.changing(Touched::Name(absorbed.dir, &absorbed.file.name))));
             delegations.must_be_forgotten(batch.files.iter().map(|absorbed| absorbed.file.handle));
+        }
+        for NewCapability { number, capability } in reply.capabilities.unwrap_or_default() {
+            if let Some(absorbed) = batch.files.get(usize::from(number)) {
+                absorbed.inode.renewed(0, Rights::default(), Granted { capability, ceiling: None });
+            }
         }
         delegations.told(server, &batch, reply.handles, reply.is_leased);
         for (absorbed, outcome) in batch.files.iter().zip(reply.outcomes) {

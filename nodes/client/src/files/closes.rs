@@ -90,11 +90,12 @@ impl<R: Runtime> Client<R> {
         // Fewer than 256 go with one request.
         let read: Vec<u8> = (0u8..).zip(&group).filter_map(|(position, closing)| closing.is_read.then_some(position)).collect();
         let read = (!read.is_empty()).then(|| read.into());
-        let content =
-            |(number, closing): (u8, &Closing<'_>)| closing.report.content.clone().map(|content| DelayedContent { number, content });
+        let content = |(number, closing): (u8, &Closing<'_>)| {
+            closing.report.content().map(|content| DelayedContent { number, content: content.clone() })
+        };
         let contents: Vec<DelayedContent> = (0u8..).zip(&group).filter_map(content).collect();
         let contents = (!contents.is_empty()).then_some(contents);
-        let attributes = |(number, closing): (u8, &Closing<'_>)| closing.report.attributes.map(|attributes| attributes.on_wire(number));
+        let attributes = |(number, closing): (u8, &Closing<'_>)| closing.report.attributes().map(|attributes| attributes.on_wire(number));
         let attributes: Vec<DelayedAttributes> = (0u8..).zip(&group).filter_map(attributes).collect();
         let attributes = (!attributes.is_empty()).then_some(attributes);
         let request =
@@ -128,10 +129,10 @@ impl<R: Runtime> Client<R> {
         let _ = self.call(flow, handle.server(), &CloseRequest { handle, open_sequence, keeps, written: None }).await;
     }
 
-    /// A report with all that is in the file.
-    pub(super) async fn close_with_content(&self, flow: Flow, server: ServerId, report: &Report) -> Result<()> {
-        let contents = report.content.clone().map(|content| vec![DelayedContent { number: 0, content }]);
-        let attributes = report.attributes.map(|attributes| vec![attributes.on_wire(0)]);
+    /// A report with all that is in the file, or its attributes.
+    pub(super) async fn close_delayed(&self, flow: Flow, server: ServerId, report: &Report) -> Result<()> {
+        let contents = report.content().map(|content| vec![DelayedContent { number: 0, content: content.clone() }]);
+        let attributes = report.attributes().map(|attributes| vec![attributes.on_wire(0)]);
         let request = CloseManyRequest { contents, read: None, attributes, closes: vec![report.request.clone()] };
         let outcome = self.call(flow, server, &request).await?.outcomes.pop().unwrap_or(Err(Status::BadMessage));
         outcome.map_err(|status| flow.error_at(status, server))
@@ -142,7 +143,7 @@ impl<R: Runtime> Client<R> {
 fn closes_of_a_message(group: &[Closing<'_>]) -> usize {
     let mut bytes = 0;
     let fits = |closing: &&Closing<'_>| {
-        bytes += closing.report.content.as_ref().map_or(0, |content| content.len());
+        bytes += closing.report.content().map_or(0, |content| content.len());
         bytes <= DELAYED_BYTES_MAX
     };
     group.iter().take(CLOSES_MAX).take_while(fits).count()

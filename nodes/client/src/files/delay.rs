@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
-use weft_base::{DataTime, Handle, Nanos, SECOND, Status};
+use bytes::{Bytes, BytesMut};
+use weft_base::{DataTime, Handle, Nanos, Payload, SECOND, Status};
 use weft_layout::{FileRange, split};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::Rights;
@@ -11,9 +11,9 @@ use weft_wire::ops::OpenRequest;
 
 use super::delayed::{Content, Delayed, Taken};
 use super::granted::Granted;
-use super::kept::KeptAttributes;
 use super::open_inode::{OpenInode, State};
 use super::opens::RENEWAL;
+use super::reports::DelayedReport;
 use super::write::How;
 use crate::flow::Flow;
 use crate::{Client, Result};
@@ -22,6 +22,26 @@ use crate::{Client, Result};
 /// nanoseconds: a program that does not close its file for hours would lose all of it with its
 /// machine.
 const KEPT_NS: u64 = 5 * SECOND;
+
+/// What is on its way to data servers.
+struct Leaving {
+    bytes: Bytes,
+    /// The epoch of its time.
+    mtime_epoch: u32,
+    session: u32,
+    /// The bytes are there already.
+    is_brought: bool,
+    /// Attributes go with the close that follows.
+    leaves_attributes: bool,
+}
+
+impl Content {
+    /// What is left when data servers have the bytes.
+    fn brought(self) -> Content {
+        let share = self.share.of_nothing();
+        Content { bytes: BytesMut::new(), is_brought: true, share, ..self }
+    }
+}
 
 impl OpenInode {
     /// This client may delay what it writes to this new file: it stays here from now on. False if
@@ -74,7 +94,22 @@ impl OpenInode {
         if !self.is_delayed() {
             return None;
         }
-        self.lock().delayed.content().map(|content| Bytes::copy_from_slice(&content.bytes))
+        self.lock().delayed.bytes().map(Bytes::copy_from_slice)
+    }
+
+    /// What of them lies in these ranges.
+    pub(super) fn read_delayed(&self, ranges: &[FileRange]) -> Option<Vec<Vec<Payload>>> {
+        if !self.is_delayed() {
+            return None;
+        }
+        let state = self.lock();
+        let bytes = state.delayed.bytes()?;
+        let read = |range: &FileRange| {
+            let end = (range.offset + range.bytes).min(bytes.len() as u64);
+            let some = &bytes[range.offset.min(end) as usize..end as usize];
+            if some.is_empty() { Vec::new() } else { vec![Payload::Real(Bytes::copy_from_slice(some))] }
+        };
+        Some(ranges.iter().map(read).collect())
     }
 
     /// Keeps a write here if it can. One that leaves a gap cannot: of holes only data servers know.
@@ -86,15 +121,18 @@ impl OpenInode {
         let mtime_epoch = DataTime::epoch_of_writes(state.mtime_epoch);
         let (content, slices) = match (&mut state.delayed, data) {
             (Delayed::Nothing, _) => return Taken::No,
-            (Delayed::Here(content), Bulk::Slices(slices)) => (content, slices),
+            (Delayed::Here(content), Bulk::Slices(slices)) if !content.is_brought => (content, slices),
             _ => return Taken::TooMuch,
         };
         let mut end = content.bytes.len() as u64;
         for range in ranges {
-            if range.offset > end || range.offset.saturating_add(range.bytes) > content.bytes_max as u64 {
+            if range.offset > end {
                 return Taken::TooMuch;
             }
-            end = end.max(range.offset + range.bytes);
+            end = end.max(range.offset.saturating_add(range.bytes));
+        }
+        if !content.may_grow(end, now) {
+            return Taken::TooMuch;
         }
         content.bytes.resize(end as usize, 0);
         let mut ranges = ranges.iter();
@@ -119,31 +157,40 @@ impl OpenInode {
         Taken::Here
     }
 
-    /// What is to be brought to data servers now, the epoch of its time, and its session.
-    fn begin_leaving(&self) -> Option<(Bytes, u32, u32)> {
+    /// What is to be brought to data servers now. With `closes` only what was gathered, and whose
+    /// attributes may follow.
+    fn begin_leaving(&self, closes: bool) -> Option<Leaving> {
         let mut state = self.lock();
+        if closes && !matches!(&state.delayed, Delayed::Here(content) if content.is_gathered()) {
+            return None;
+        }
         match std::mem::take(&mut state.delayed) {
             Delayed::Nothing => None,
             Delayed::Here(content) | Delayed::Closing(content) | Delayed::Leaving(content) | Delayed::Refused(content) => {
-                let leaves = (Bytes::copy_from_slice(&content.bytes), content.mtime_epoch, content.session);
+                let bytes = Bytes::copy_from_slice(&content.bytes);
+                let Content { mtime_epoch, session, is_brought, .. } = content;
+                let leaves_attributes = closes && content.closes_with_attributes;
                 state.delayed = Delayed::Leaving(content);
-                Some(leaves)
+                Some(Leaving { bytes, mtime_epoch, session, is_brought, leaves_attributes })
             }
         }
     }
 
     /// Data servers have it, with the time of that; `None`: they have not, and it stays here until
     /// they do.
-    fn end_leaving(&self, written: Option<DataTime>) {
+    fn end_leaving(&self, written: Option<DataTime>, leaves_attributes: bool) {
         let mut state = self.lock();
         match (std::mem::take(&mut state.delayed), written) {
             (Delayed::Leaving(content), None) => state.delayed = Delayed::Refused(content),
             (_, None) => {}
-            (_, Some(mtime)) => {
+            (delayed, Some(mtime)) => {
                 if mtime.is_of_a_change() {
                     state.brought(mtime);
                 }
-                self.is_delayed.store(false, Ordering::Release);
+                match delayed {
+                    Delayed::Leaving(content) if leaves_attributes => state.delayed = Delayed::Here(content.brought()),
+                    _ => self.is_delayed.store(false, Ordering::Release),
+                }
             }
         }
     }
@@ -179,6 +226,8 @@ impl OpenInode {
         match outcome {
             Ok(()) if !content.bytes.is_empty() => self.is_inline.store(true, Ordering::Release),
             Ok(()) => {}
+            // What is left is to be set alone, if the file is there.
+            Err(Status::Busy | Status::CapabilityRefused) if content.is_brought => return state.delayed = Delayed::Refused(content),
             // It has not the right any more, or the file is gone.
             Err(Status::CapabilityRefused | Status::Stale) => self.lose(state),
             Err(status) if status.is_transient() && status != Status::Conflict => return state.delayed = Delayed::Here(content),
@@ -190,13 +239,16 @@ impl OpenInode {
 
 impl State {
     /// What goes with a report that ends writing: all that is kept here.
-    pub(super) fn take_delayed(&mut self) -> Option<(Bytes, Option<KeptAttributes>)> {
+    pub(super) fn take_delayed(&mut self) -> Option<DelayedReport> {
         if self.writers > 0 || !self.delayed.may_close() {
             return None;
         }
         // One that is closing already was given up on its way.
         let (Delayed::Here(content) | Delayed::Closing(content)) = std::mem::take(&mut self.delayed) else { return None };
-        let taken = (Bytes::copy_from_slice(&content.bytes), content.attributes);
+        let taken = DelayedReport {
+            content: (!content.is_brought).then(|| Bytes::copy_from_slice(&content.bytes)),
+            attributes: content.attributes,
+        };
         self.delayed = Delayed::Closing(content);
         Some(taken)
     }
@@ -230,23 +282,26 @@ impl<R: Runtime> Client<R> {
                 // Where it goes will be known then.
                 drop(self.enter(inode).await);
             }
-            let _turn = inode.leaves.enter().await;
-            let Some((bytes, mtime_epoch, session)) = inode.begin_leaving() else { return Ok(()) };
-            let outcome = match self.may_bring(flow, inode, session).await {
-                Ok(true) => match self.send_attributes_inside(flow, inode).await {
-                    Ok(()) => self.bring(flow, inode, &bytes, mtime_epoch).await,
-                    Err(error) => Err(error),
-                },
-                Ok(false) => {
-                    inode.lose_delayed();
-                    return Err(flow.error_at(Status::WritesLost, inode.handle.server()));
-                }
-                Err(error) => Err(error),
-            };
-            inode.end_leaving(outcome.as_ref().ok().copied());
-            outcome.map(drop)
+            self.bring_delayed(flow, inode, false).await
         })
         .await
+    }
+
+    /// Brings to data servers what is here. With `closes` only what was gathered of a file that is
+    /// about to be closed: attributes may follow then.
+    pub(super) async fn bring_delayed(&self, flow: Flow, inode: &OpenInode, closes: bool) -> Result<()> {
+        let _turn = inode.leaves.enter().await;
+        let Some(leaving) = inode.begin_leaving(closes) else { return Ok(()) };
+        let outcome = match self.may_bring(flow, inode, &leaving).await {
+            Ok(true) => self.bring(flow, inode, &leaving).await,
+            Ok(false) => {
+                inode.lose_delayed();
+                return Err(flow.error_at(Status::WritesLost, inode.handle.server()));
+            }
+            Err(error) => Err(error),
+        };
+        inode.end_leaving(outcome.as_ref().ok().copied(), leaving.leaves_attributes);
+        outcome.map(drop)
     }
 
     /// [`Client::stop_delaying`] for a program that works on the file: what is lost it hears once,
@@ -263,18 +318,22 @@ impl<R: Runtime> Client<R> {
         if is_lost { Err(flow.error_at(Status::WritesLost, inode.handle.server())) } else { Ok(()) }
     }
 
-    async fn bring(&self, flow: Flow, inode: &OpenInode, bytes: &Bytes, mtime_epoch: u32) -> Result<DataTime> {
+    async fn bring(&self, flow: Flow, inode: &OpenInode, leaving: &Leaving) -> Result<DataTime> {
+        let Leaving { bytes, mtime_epoch, .. } = leaving;
+        if !leaving.leaves_attributes {
+            self.send_attributes_inside(flow, inode).await?;
+        }
         let whole = [FileRange { offset: 0, bytes: bytes.len() as u64 }];
         let lists = split(self.distribution(flow, inode).await?, &whole).map_err(|status| flow.error(status))?;
-        let how = How { mtime_epoch, sync: false, end: bytes.len() as u64 };
+        let how = How { mtime_epoch: *mtime_epoch, sync: false, end: bytes.len() as u64 };
         self.write_messages(flow, inode, lists, &Bulk::Slices(vec![&bytes[..]]), how).await
     }
 
     /// False if this client, which has not heard its server for a while, has lost the right to
     /// delay: what it brought then would come after what others have written since.
-    async fn may_bring(&self, flow: Flow, inode: &OpenInode, session: u32) -> Result<bool> {
+    async fn may_bring(&self, flow: Flow, inode: &OpenInode, leaving: &Leaving) -> Result<bool> {
         let server = self.owner(flow, inode.handle).await?;
-        if self.inner.knowledge.is_heard_in(server, self.rt().now()) == Some(session) {
+        if leaving.is_brought || self.inner.knowledge.is_heard_in(server, self.rt().now()) == Some(leaving.session) {
             return Ok(true);
         }
         let ticket = self.inner.opens.begin();

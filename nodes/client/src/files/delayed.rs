@@ -1,6 +1,7 @@
 //! Writes to a new file that stay with this client until the file is closed: then all of it goes to
 //! the server of its inode, with the close. What asks for more than that (it grows beyond what that
-//! server keeps, it is brought to stable storage, others ask for it) brings it to data servers.
+//! server keeps and cannot be gathered (`gathered.rs`), it is brought to stable storage, others ask
+//! for it) brings it to data servers.
 //!
 //! ```text
 //!   made ──▶ Here ── closed ──▶ Closing ── taken in ──▶ Nothing (it is inline)
@@ -8,14 +9,18 @@
 //!   it grows, │ └── not heard ─────┘  │ not taken in
 //!   is asked  ▼                       ▼
 //!   back      Leaving ◀────────── Refused
-//!             └── written ──▶ Nothing (it is at data servers)
+//!             └── written ──▶ Nothing (it is at data servers), or to be closed soon:
+//!                             Here, without its bytes, for attributes that follow
 //! ```
 
 use bytes::BytesMut;
 use weft_base::{Attr, Nanos, WallTime};
+use weft_rt::Runtime;
 use weft_wire::Rights;
 
+use super::gathered_share::{FILE_BYTES_MAX, Gathered, GatheredShare};
 use super::kept::KeptAttributes;
+use crate::{Client, CreateOptions};
 
 /// What of a file is with this client only.
 #[derive(Debug, Default)]
@@ -33,11 +38,19 @@ pub(super) enum Delayed {
     Refused(Content),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Content {
     pub(super) bytes: BytesMut,
+    /// More does the server of the inode not keep.
+    pub(super) inline_bytes: usize,
     /// More do not stay here.
     pub(super) bytes_max: usize,
+    /// What of that is gathered.
+    pub(super) share: GatheredShare,
+    /// The bytes are at data servers; what is left are attributes, if any.
+    pub(super) is_brought: bool,
+    /// The server takes such attributes with the close.
+    pub(super) closes_with_attributes: bool,
     /// The epoch of the time of the last of these writes.
     pub(super) mtime_epoch: u32,
     /// The time of the server when the file was made, and of this client when it heard of it.
@@ -50,6 +63,37 @@ pub(super) struct Content {
     pub(super) keeps_attributes: bool,
     /// These attributes.
     pub(super) attributes: Option<KeptAttributes>,
+}
+
+/// The right to delay writes to a new file, as its server has given it.
+pub(super) struct DelayGranted {
+    /// How many bytes it will keep.
+    pub(super) bytes: u32,
+    pub(super) keeps_attributes: bool,
+    pub(super) closes_with_attributes: bool,
+}
+
+impl<R: Runtime> Client<R> {
+    /// What is with this client of a file that was made with these options: when by the clocks of
+    /// its server and of this client, and in which session.
+    pub(super) fn content_of_new(&self, granted: &DelayGranted, options: &CreateOptions, made: (WallTime, Nanos), session: u32) -> Content {
+        let DelayGranted { bytes, keeps_attributes, closes_with_attributes } = *granted;
+        let inline_bytes = bytes as usize;
+        Content {
+            bytes: BytesMut::new(),
+            inline_bytes,
+            bytes_max: if options.can_gather { inline_bytes.max(FILE_BYTES_MAX) } else { inline_bytes },
+            share: Gathered::share(&self.inner.gathered),
+            is_brought: false,
+            mtime_epoch: 0,
+            made,
+            session,
+            is_told_again: false,
+            keeps_attributes,
+            closes_with_attributes,
+            attributes: None,
+        }
+    }
 }
 
 /// What became of a write.
@@ -104,8 +148,17 @@ impl Delayed {
         matches!(self, Delayed::Here(_) | Delayed::Closing(_))
     }
 
-    /// True if it is on its way to data servers, or should be.
+    /// True if it is on its way to data servers, or should be before the file is closed.
     pub(super) fn is_leaving(&self) -> bool {
-        matches!(self, Delayed::Leaving(_) | Delayed::Refused(_))
+        match self {
+            Delayed::Nothing | Delayed::Closing(_) => false,
+            Delayed::Here(content) => content.is_gathered(),
+            Delayed::Leaving(_) | Delayed::Refused(_) => true,
+        }
+    }
+
+    /// The bytes of the file, if they are with this client only.
+    pub(super) fn bytes(&self) -> Option<&[u8]> {
+        self.content().filter(|content| !content.is_brought).map(|content| &content.bytes[..])
     }
 }

@@ -58,6 +58,7 @@ struct State {
 #[derive(Debug)]
 struct HeldDirectory {
     delay_bytes: u32,
+    closes_with_attributes: bool,
     /// What the clock of its server showed, and that of this client, when it was granted.
     clock: (WallTime, Nanos),
     used: Nanos,
@@ -91,6 +92,7 @@ pub(super) struct Absorbed {
 pub(super) struct Place {
     pub(super) handle: Handle,
     pub(super) delay_bytes: u32,
+    pub(super) closes_with_attributes: bool,
     pub(super) at: WallTime,
 }
 
@@ -143,7 +145,14 @@ impl Delegations {
 
     /// A create that was sent after so many recalls was granted the directory. One that was asked
     /// back since is given back.
-    pub(super) fn granted(&self, dir: Handle, delegation: &Delegation, recalls: u64, clock: (WallTime, Nanos)) {
+    pub(super) fn granted(
+        &self,
+        dir: Handle,
+        delegation: &Delegation,
+        closes_with_attributes: bool,
+        recalls: u64,
+        clock: (WallTime, Nanos),
+    ) {
         let mut state = self.lock();
         let untold = state.servers.entry(dir.server()).or_default();
         untold.handles.extend(delegation.handles.clone());
@@ -156,7 +165,7 @@ impl Delegations {
             let oldest = *oldest;
             self.give_back_from(&mut state, oldest);
         }
-        state.held.insert(dir, HeldDirectory { delay_bytes: delegation.delay_bytes, clock, used: clock.1 });
+        state.held.insert(dir, HeldDirectory { delay_bytes: delegation.delay_bytes, closes_with_attributes, clock, used: clock.1 });
         self.holds.store(true, Ordering::Release);
     }
 
@@ -175,7 +184,8 @@ impl Delegations {
         }
         let handle = untold.handles.iter().find(|range| range.count > 0)?.first;
         let at = held.time_at_server(now);
-        let (absorbed, made) = make(Place { handle, delay_bytes: held.delay_bytes, at })?;
+        let (absorbed, made) =
+            make(Place { handle, delay_bytes: held.delay_bytes, closes_with_attributes: held.closes_with_attributes, at })?;
         held.used = now;
         untold.use_handle();
         untold.files.push_back(absorbed);
@@ -303,7 +313,9 @@ impl Delegations {
             }
         }
         let wants_handles = !files.is_empty() && untold.handles_left() < HANDLES_FEW;
-        Some(Batch { request: CreateManyRequest { groups, returned, wants_handles }, files })
+        let to_data: Vec<u8> = (0u8..).zip(&files).filter(|(_, new)| new.inode.wants_capability()).map(|(number, _)| number).collect();
+        let to_data = (!to_data.is_empty()).then(|| to_data.into());
+        Some(Batch { request: CreateManyRequest { groups, returned, wants_handles, to_data }, files })
     }
 
     /// A server was told; false: it has taken nothing back.

@@ -13,6 +13,8 @@ mod delayed;
 mod delegations;
 mod distribution;
 mod gaps;
+mod gathered;
+mod gathered_share;
 mod granted;
 mod hold;
 mod keep;
@@ -38,6 +40,7 @@ pub use open_table::OpenFile;
 
 pub(crate) use contents::Contents;
 pub(crate) use delegations::Delegations;
+pub(crate) use gathered_share::Gathered;
 pub(crate) use open_inode::{OpenInode, View};
 pub(crate) use open_table::{OpenTable, Subject};
 pub(crate) use opens::file_request;

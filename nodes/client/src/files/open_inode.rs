@@ -190,19 +190,6 @@ impl OpenInode {
         !state.held.contains(state.needed())
     }
 
-    /// The rights to be asked for with the next open of what is open here already, and who asks;
-    /// `None`: it is no new access, permissions were checked.
-    pub(super) fn renewal(&self) -> (Rights, Option<Credentials>) {
-        let state = self.lock();
-        // Whether it is alone when it appends, this client asks another time.
-        let needed = state.needed().and(Rights::OF_OPENS.without(Rights::APPEND));
-        let missing = needed.without(state.held);
-        match missing == Rights::default() {
-            true => (needed, None),
-            false => (missing, state.opener.clone()),
-        }
-    }
-
     /// The server granted again what is open here. Called with the table locked.
     pub(super) fn renewed(&self, sequence: u64, rights: Rights, granted: Granted) {
         self.lock().granted(sequence, rights, Some(granted));
@@ -276,8 +263,7 @@ impl OpenInode {
         let held_before = std::mem::replace(&mut state.held, keeps);
         let written = state.reporting.map(Unreported::on_wire);
         let request = CloseRequest { handle: self.handle, open_sequence: state.open_sequence, keeps, written };
-        let (content, attributes) = state.take_delayed().unzip();
-        Some(Report { request, content, attributes: attributes.flatten(), held_before })
+        Some(Report { request, delayed: state.take_delayed(), held_before })
     }
 
     /// The outcome of a report. What did not arrive is kept for the next one, unless the server
@@ -287,22 +273,22 @@ impl OpenInode {
         let mut state = self.lock();
         let sent = state.reporting.take();
         state.is_reporting = false;
-        if report.content.is_some() {
+        if report.delayed.is_some() {
             self.end_delayed_close(&mut state, outcome);
         }
-        // With a content nothing was done.
+        // With a content or attributes nothing was done.
         if let Err(status) = outcome
-            && (status.is_transient() || report.content.is_some() && status != Status::Stale)
+            && (status.is_transient() || report.is_all_or_nothing() && status != Status::Stale)
         {
-            let sent = sent.filter(|_| status != Status::CapabilityRefused);
+            let sent = sent.filter(|_| report.content().is_none() || status != Status::CapabilityRefused);
             state.held = state.held.with(report.held_before);
             state.unreported = sent.map(|sent| sent.merge(state.unreported)).or(state.unreported);
             return false;
         }
-        if report.attributes.is_some() {
+        if report.attributes().is_some() {
             state.attributes_told = Some(number);
         }
-        let Some(sent) = sent else { return report.attributes.is_some() };
+        let Some(sent) = sent else { return report.attributes().is_some() };
         let mtime = state.reported.map_or(sent.mtime, |before| before.mtime.max(sent.mtime));
         let is_uncertain = sent.uncertain || sent.epoch != state.epoch;
         let uncertain = if is_uncertain { Some(number) } else { state.reported.and_then(|before| before.uncertain) };

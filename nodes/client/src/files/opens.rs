@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use weft_base::{Attr, Credentials, FileKind, Handle, Status, check_name};
 use weft_call::{both, run_window};
 use weft_layout::{FILE_BYTES_MAX, local_bytes};
@@ -15,7 +15,7 @@ use weft_wire::ops::{CreateReply, CreateRequest, DirTarget, Judged, ObjectSyncRe
 use weft_wire::{LeaseScope, Rights};
 
 use super::appending::AGAIN_NS;
-use super::delayed::Content;
+use super::delayed::DelayGranted;
 use super::granted::Granted;
 use super::open_inode::OpenInode;
 use crate::flow::Flow;
@@ -130,13 +130,15 @@ impl<R: Runtime> Client<R> {
         let mut grant = Grant::NONE;
         let reply = self.ask_in_dir(flow, dir, By::Name(name), make, &mut grant).await?;
         if let (Some((recalls, _)), Some(delegation)) = (hold, &reply.delegation) {
-            self.inner.delegations.granted(dir, delegation, recalls, (reply.dir.time, self.rt().now()));
+            let closes_with_attributes = reply.closes_with_attributes == Some(true);
+            self.inner.delegations.granted(dir, delegation, closes_with_attributes, recalls, (reply.dir.time, self.rt().now()));
         }
         let done = change.created(&reply);
         if grant.scope == LeaseScope::All {
             self.inner.knowledge.made_name(done, (dir, grant.server), name, (reply.handle, reply.kind), reply.state.as_ref());
         }
-        let CreateReply { created, handle, kind, state, capability, delay_bytes, delays_attributes, ceiling, .. } = reply;
+        let CreateReply { created, handle, kind, state, capability, delay_bytes, ceiling, .. } = reply;
+        let CreateReply { delays_attributes, closes_with_attributes, .. } = reply;
         match kind {
             FileKind::File => {}
             FileKind::Directory => return Err(flow.error(Status::IsDirectory)),
@@ -177,16 +179,9 @@ impl<R: Runtime> Client<R> {
         drop(ticket);
         if let Some(bytes) = delay_bytes {
             let session = if handle.server() == dir.server() { session } else { 0 };
-            let content = Content {
-                bytes: BytesMut::new(),
-                bytes_max: bytes as usize,
-                mtime_epoch: 0,
-                made: (state.attr.mtime, self.rt().now()),
-                session,
-                is_told_again: false,
-                keeps_attributes: delays_attributes == Some(true),
-                attributes: None,
-            };
+            let [keeps_attributes, closes_with_attributes] = [delays_attributes, closes_with_attributes].map(|said| said == Some(true));
+            let granted = DelayGranted { bytes, keeps_attributes, closes_with_attributes };
+            let content = self.content_of_new(&granted, options, (state.attr.mtime, self.rt().now()), session);
             if self.inner.opens.was_asked_for(handle) || !file.inode().delay(content) {
                 file.inode().need_not_delay();
                 // If it does not hear of it, it asks again.

@@ -77,6 +77,9 @@ impl<R: Runtime> Client<R> {
             .collect();
         let end = ranges.iter().filter(|range| range.bytes > 0).map(|range| range.offset + range.bytes).max().unwrap_or(0);
         let inode = file.inode();
+        if let Some(read) = inode.read_delayed(&ranges) {
+            return Ok(read);
+        }
         if let Some(content) = self.read_inline(flow, inode).await? {
             return Ok(ranges.iter().map(|range| cut_out(&content, range)).collect());
         }

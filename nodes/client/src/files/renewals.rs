@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use bytes::Bytes;
-use weft_base::Status;
+use weft_base::{Credentials, Status};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::Rights;
 use weft_wire::ops::{OpenRequest, RoomWanted};
@@ -23,6 +23,22 @@ impl OpenInode {
     pub(super) fn opens_again(&self, sequence: u64) {
         let mut state = self.lock();
         state.open_sequence = state.open_sequence.max(sequence);
+    }
+
+    /// The rights to be asked for with the next open of what is open here already, and who asks;
+    /// `None`: it is no new access, permissions were checked.
+    pub(super) fn renewal(&self) -> (Rights, Option<Credentials>) {
+        let state = self.lock();
+        // Whether it is alone when it appends, this client asks another time.
+        let needed = state.needed().and(Rights::OF_OPENS.without(Rights::APPEND));
+        // What is closed and on its way to data servers was open for that.
+        let leaves = if state.delayed.is_leaving() { state.held.and(Rights::WRITE) } else { Rights::default() };
+        let needed = needed.with(leaves);
+        let missing = needed.without(state.held);
+        match missing == Rights::default() {
+            true => (needed, None),
+            false => (missing, state.opener.clone()),
+        }
     }
 
     /// True if its server knows of a local open for this right, or of any for data for none.
@@ -56,6 +72,8 @@ impl<R: Runtime> Client<R> {
             let Some(granted) = inode.granted(right) else {
                 if inode.is_unannounced() {
                     self.announce_inode(flow, inode).await?;
+                } else if inode.wants_capability() && self.tell_of_new(flow, inode).await? {
+                    // It came with the answer.
                 } else if inode.holds_for_data(right) {
                     // It was made here, and nobody was asked for a capability.
                     let _passage = self.enter(inode).await;

@@ -19,17 +19,37 @@ const REPORT_TRIES: usize = 4;
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) request: CloseRequest,
-    /// All that is in the file, for the server of its inode.
-    pub(super) content: Option<Bytes>,
-    /// Attributes that go with it.
-    pub(super) attributes: Option<KeptAttributes>,
+    pub(super) delayed: Option<DelayedReport>,
     pub(super) held_before: Rights,
 }
 
+/// What goes with a report of what was delayed of a file.
+#[derive(Debug)]
+pub(super) struct DelayedReport {
+    /// All that is in the file, for the server of its inode; `None`: data servers have it.
+    pub(super) content: Option<Bytes>,
+    pub(super) attributes: Option<KeptAttributes>,
+}
+
 impl Report {
+    /// All that is in the file, for the server of its inode.
+    pub(super) fn content(&self) -> Option<&Bytes> {
+        self.delayed.as_ref()?.content.as_ref()
+    }
+
+    /// Attributes that go with it.
+    pub(super) fn attributes(&self) -> Option<KeptAttributes> {
+        self.delayed.as_ref()?.attributes
+    }
+
+    /// True if its server does all of it or nothing.
+    pub(super) fn is_all_or_nothing(&self) -> bool {
+        self.content().is_some() || self.attributes().is_some()
+    }
+
     /// True if attributes change with it.
     pub(super) fn changes_attributes(&self) -> bool {
-        self.request.written.is_some() || self.attributes.is_some() || self.content.as_ref().is_some_and(|content| !content.is_empty())
+        self.request.written.is_some() || self.attributes().is_some() || self.content().is_some_and(|content| !content.is_empty())
     }
 }
 
@@ -48,9 +68,9 @@ impl<R: Runtime> Client<R> {
                 self.report_inside(flow, inode).await
             };
             match outcome {
+                _ if inode.must_leave() => {}
                 Err(error) if error.status == Status::CapabilityRefused => lost = Err(Error { status: Status::WritesLost, ..error }),
-                outcome if !inode.must_leave() => return outcome.and(lost),
-                _ => {}
+                outcome => return outcome.and(lost),
             }
         }
         Err(flow.error(Status::Busy))
@@ -68,9 +88,9 @@ impl<R: Runtime> Client<R> {
             return Ok(());
         };
         let change = report.changes_attributes().then(|| self.changing(Touched::Object(inode.handle)));
-        let outcome = match &report.content {
-            Some(_) => self.close_with_content(flow, server, &report).await,
-            None => self.call(flow, server, &report.request).await,
+        let outcome = match report.is_all_or_nothing() {
+            true => self.close_delayed(flow, server, &report).await,
+            false => self.call(flow, server, &report.request).await,
         };
         if let (Some(change), Ok(())) = (change, &outcome) {
             change.done(Effect::Object);

@@ -140,7 +140,13 @@ impl<R: Runtime> Client<R> {
             let request = WriteRequest { handle: inode.handle, index, capability, pieces: pieces.clone(), mtime_epoch, sync, ceiling };
             self.call_with_bulk(flow, server, &request, bulk.clone()).await
         });
-        Ok(reply.await?.0.mtime)
+        let reply = reply.await;
+        match &reply {
+            Ok((reply, _)) => self.inner.gathered.told(reply.has_plenty == Some(true), self.rt().now()),
+            Err(error) if error.status == Status::NoSpace => self.inner.gathered.told(false, self.rt().now()),
+            Err(_) => {}
+        }
+        Ok(reply?.0.mtime)
     }
 }
 

@@ -35,7 +35,8 @@ pub async fn write<R: ServerRuntime>(
 pub(super) fn answer<R: ServerRuntime>(server: &Server<R>, key: ObjectKey, sync: bool) -> Done {
     // The time of the last change there: this one, or one that came after it.
     let (size, mtime) = server.objects.table.borrow().stat(key).map_or((0, DataTime::NONE), |stat| (stat.size_bytes, stat.mtime));
-    Done { when: when_written(server, sync), ..Done::now(&WriteReply { size, mtime }) }
+    let has_plenty = server.objects.has_plenty().then_some(true);
+    Done { when: when_written(server, sync), ..Done::now(&WriteReply { size, mtime, has_plenty }) }
 }
 
 /// Writes data into pieces of a datafile, again if the datafile has changed its place meanwhile.

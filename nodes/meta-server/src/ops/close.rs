@@ -53,14 +53,14 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             let is_read = is_named && self.has_open_for_reading(header, close);
             let mut record = Record::default();
             let delayed = contents.iter().find(|delayed| usize::from(delayed.number) == index);
+            let attributes = attributes.iter().find(|attributes| usize::from(attributes.number) == index);
             let plan = match delayed {
                 Some(delayed) => {
-                    let attributes = attributes.iter().find(|attributes| attributes.number == delayed.number);
                     let done = self.state.borrow().prepare_delayed_close(&cx, close, &delayed.content, attributes, &mut record);
                     done.map(|()| ClosePlan::Done)
                 }
                 None if self.leaves_holes(header, close) => Ok(ClosePlan::AskData),
-                None => self.state.borrow().prepare_close(&cx, close, &mut record),
+                None => self.state.borrow().prepare_close(&cx, close, attributes, &mut record),
             };
             outcomes.push(match plan {
                 Ok(ClosePlan::Done) => self.may_close(header, Op::CloseMany, &record).map(|()| {
@@ -115,7 +115,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// `None` if the data servers must be asked.
     fn try_close(&self, header: &Header, request: &CloseRequest) -> Result<Option<Step>> {
         let mut record = Record::default();
-        let plan = self.state.borrow().prepare_close(&self.context(header.request.client), request, &mut record)?;
+        let plan = self.state.borrow().prepare_close(&self.context(header.request.client), request, None, &mut record)?;
         if plan == ClosePlan::AskData {
             return Ok(None);
         }

@@ -8,7 +8,7 @@ use weft_lease::AskedBack;
 use weft_namespace::{Record, RequestContext};
 use weft_rt::ServerRuntime;
 use weft_serving::Durability;
-use weft_wire::ops::{CREATES_MAX, CreateManyReply, CreateManyRequest, CreateRequest};
+use weft_wire::ops::{CREATES_MAX, CreateManyReply, CreateManyRequest, CreateRequest, NewCapability};
 use weft_wire::{Header, Op, Request, Wire};
 
 use crate::engine::{Engine, Room};
@@ -107,13 +107,31 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             returned.for_each(|dir| state.prepare_end_of_delegation(client, *dir, &mut record));
             request.wants_handles.then(|| state.prepare_handles(client, &mut record))
         };
-        let body = CreateManyReply { outcomes, handles, is_leased }.to_bytes();
+        let capabilities = self.capabilities_of_new(&cx, request, &outcomes);
+        let body = CreateManyReply { outcomes, handles, is_leased, capabilities }.to_bytes();
         changes += record.changes.len();
         self.change_and_answer_many(header, &mut record, &body, changes > 0);
         if !request.returned.is_empty() && self.shell.has_parked() {
             self.shell.release();
         }
         Ok(Step::Answer(body, changes))
+    }
+
+    /// For the files whose client has bytes for data servers.
+    fn capabilities_of_new(
+        &self,
+        cx: &RequestContext<'_>,
+        request: &CreateManyRequest,
+        outcomes: &[Result<()>],
+    ) -> Option<Vec<NewCapability>> {
+        let (state, to_data) = (self.state.borrow(), request.to_data.as_ref()?);
+        let handles: Vec<Handle> = request.groups.iter().flat_map(|group| group.files.iter().map(|file| file.handle)).collect();
+        let capability = |number: &u8| {
+            let at = usize::from(*number);
+            outcomes.get(at).filter(|outcome| outcome.is_ok())?;
+            Some(NewCapability { number: *number, capability: state.capability_of_new(cx, *handles.get(at)?)? })
+        };
+        Some(to_data.iter().take(CREATES_MAX).filter_map(capability).collect())
     }
 
     /// A client goes on to believe what it knows of a file that it has made, if it may.

@@ -23,6 +23,7 @@ mod beside;
 mod crowd;
 mod delayed;
 mod delegated;
+mod gathered;
 mod holes;
 mod known;
 mod moving;
@@ -165,13 +166,13 @@ async fn replace(mount: Mount, shared: Rc<Shared>) {
         mount.write(&who, file, 0, &content(number), false).await.expect("it is written");
         // As programs do that copy: through the descriptor or by the name.
         if number % 2 == 0 {
-            mount.release(file.opened.number).await;
+            mount.close(file).await.expect("it is closed");
         }
         let mtime = Some(SetTime { at: Some(time(number)) });
         let set = SetAttr { mtime, mode: Some(0o600 + number % 0o100), ..SetAttr::default() };
         mount.posix.setattr(&who.who, file.node, &set).await.expect("it is set");
         if number % 2 == 1 {
-            mount.release(file.opened.number).await;
+            mount.close(file).await.expect("it is closed");
         }
         mount.rename(&who, ROOT, "tmp", "current").await.expect("it gets its name");
         shared.current.set(number);

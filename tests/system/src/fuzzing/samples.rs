@@ -329,10 +329,11 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
                 ceiling: None,
                 delays_attributes: Some(true),
                 delegation: Some(Delegation { handles: Some(HandleRange { first: handle, count: 4096 }), delay_bytes: 8192 }),
+                closes_with_attributes: Some(true),
             }
             .to_bytes(),
         ),
-        with_number(Op::CreateMany, &creates::reply(handle).to_bytes()),
+        with_number(Op::CreateMany, &creates::reply(&about, handle).to_bytes()),
         with_number(Op::Mkdir, &MkdirReply { state: state.clone(), dir }.to_bytes()),
         with_number(Op::Unlink, &UnlinkReply { handle, dir }.to_bytes()),
         with_number(Op::Rmdir, &RmdirReply { dir }.to_bytes()),
@@ -392,9 +393,12 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         with_number(Op::TxPrepare, &TxPrepareReply { handles: Ok(vec![handle, Handle(0)]) }.to_bytes()),
         with_number(Op::TxStatus, &TxStatusReply { committed: Some(true) }.to_bytes()),
         with_number(Op::Parent, &ParentReply { parent: ROOT_HANDLE }.to_bytes()),
-        with_number(Op::Write, &WriteReply { size: 77, mtime: DataTime { epoch: 2, at: time } }.to_bytes()),
-        with_number(Op::ObjectPunch, &WriteReply { size: 77, mtime: DataTime { epoch: 2, at: time } }.to_bytes()),
-        with_number(Op::ObjectAllocate, &WriteReply { size: 78, mtime: DataTime { epoch: 3, at: time } }.to_bytes()),
+        with_number(Op::Write, &WriteReply { size: 77, mtime: DataTime { epoch: 2, at: time }, has_plenty: Some(true) }.to_bytes()),
+        with_number(Op::ObjectPunch, &WriteReply { size: 77, mtime: DataTime { epoch: 2, at: time }, has_plenty: Some(true) }.to_bytes()),
+        with_number(
+            Op::ObjectAllocate,
+            &WriteReply { size: 78, mtime: DataTime { epoch: 3, at: time }, has_plenty: Some(true) }.to_bytes(),
+        ),
         with_number(Op::Read, &ReadReply { got: vec![4096, 0], size: 4096 }.to_bytes()),
         with_number(
             Op::ReadMany,

@@ -1,6 +1,6 @@
 //! Files that are made, by their server or by their client without asking.
 
-use weft_wire::ops::{CreateManyReply, CreateManyRequest, HandleRange, NewFile, NewFiles};
+use weft_wire::ops::{CreateManyReply, CreateManyRequest, HandleRange, NewCapability, NewFile, NewFiles};
 
 use super::*;
 
@@ -38,10 +38,12 @@ pub(super) fn many(about: &Subject, who: &Credentials, name: &Bytes) -> Request 
         groups: vec![NewFiles { dir, who: who.clone(), files }],
         returned: vec![dir],
         wants_handles: true,
+        to_data: Some(Bytes::from_static(&[0])),
     })
 }
 
-pub(super) fn reply(handle: Handle) -> CreateManyReply {
+pub(super) fn reply(about: &Subject, handle: Handle) -> CreateManyReply {
     let handles = Some(HandleRange { first: handle, count: 4096 });
-    CreateManyReply { outcomes: vec![Ok(()), Err(Status::CapabilityRefused)], handles, is_leased: true }
+    let capabilities = Some(vec![NewCapability { number: 0, capability: about.capability(Rights::WRITE) }]);
+    CreateManyReply { outcomes: vec![Ok(()), Err(Status::CapabilityRefused)], handles, is_leased: true, capabilities }
 }

@@ -1,0 +1,127 @@
+//! How much is gathered (`gathered.rs`), of one file and of all of a client.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use weft_base::{Nanos, SECOND};
+
+/// Bytes that are gathered of one file at most.
+pub(super) const FILE_BYTES_MAX: usize = 512 << 10;
+/// Bytes that are gathered of all files of a client at most.
+const BYTES_MAX: usize = 64 << 20;
+/// After an answer of a data server that has little room nothing is gathered for so long, in
+/// nanoseconds.
+const SCARCE_NS: u64 = 10 * SECOND;
+/// After a file that has outgrown what its server keeps so many more may do so, too.
+const EXPECTED: usize = 32;
+
+/// What all files of a client have gathered, and whether more is to come.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    bytes: AtomicUsize,
+    expected: AtomicUsize,
+    /// Data servers have room, as the first one has said, from this time on; 0: none has said so.
+    has_room_from: AtomicU64,
+}
+
+/// The share of one file in that, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct GatheredShare {
+    pub(super) all: Arc<Gathered>,
+    bytes: usize,
+}
+
+impl Gathered {
+    /// A share of nothing.
+    pub(super) fn share(all: &Arc<Gathered>) -> GatheredShare {
+        GatheredShare { all: Arc::clone(all), bytes: 0 }
+    }
+
+    /// A data server was written to, and may have said that it has plenty of room.
+    pub(super) fn told(&self, has_plenty: bool, now: Nanos) {
+        match has_plenty {
+            true if self.has_room_from.load(Ordering::Relaxed) > 0 => {}
+            true => self.has_room_from.store(now.0.max(1), Ordering::Relaxed),
+            false => self.has_room_from.store(now.0 + SCARCE_NS, Ordering::Relaxed),
+        }
+    }
+
+    /// True if data servers will take what is gathered, as far as they have said.
+    pub(super) fn has_room(&self, now: Nanos) -> bool {
+        let from = self.has_room_from.load(Ordering::Relaxed);
+        from > 0 && from <= now.0
+    }
+
+    /// A file is larger than its server keeps.
+    pub(super) fn outgrown(&self) {
+        self.expected.store(EXPECTED, Ordering::Relaxed);
+    }
+
+    /// True if one of the last files was. Counts as one more.
+    pub(super) fn expects(&self) -> bool {
+        self.expected.load(Ordering::Relaxed) > 0 && self.expected.fetch_sub(1, Ordering::Relaxed) > 0
+    }
+}
+
+impl GatheredShare {
+    /// Makes the share as large as this, if it is not; false if there is no room.
+    pub(super) fn grow(&mut self, bytes: usize) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        if more > 0 && self.all.bytes.fetch_add(more, Ordering::Relaxed) + more > BYTES_MAX {
+            self.all.bytes.fetch_sub(more, Ordering::Relaxed);
+            return false;
+        }
+        self.bytes += more;
+        true
+    }
+}
+
+impl GatheredShare {
+    /// Another one, of nothing.
+    pub(super) fn of_nothing(&self) -> GatheredShare {
+        Gathered::share(&self.all)
+    }
+}
+
+impl Drop for GatheredShare {
+    fn drop(&mut self) {
+        self.all.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_given_back_and_all_are_bounded() {
+        let all = Arc::<Gathered>::default();
+        let mut first = Gathered::share(&all);
+        assert!(first.grow(BYTES_MAX - 10) && first.grow(10), "it is as large already");
+        let mut second = first.of_nothing();
+        assert!(second.grow(10) && !second.grow(11) && second.grow(10));
+        drop(first);
+        assert!(second.grow(BYTES_MAX) && !second.grow(BYTES_MAX + 1));
+        drop(second);
+        assert_eq!(all.bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn one_server_without_room_counts_for_all() {
+        let all = Gathered::default();
+        assert!(!all.has_room(Nanos(SECOND)), "nobody has said so");
+        all.told(true, Nanos(SECOND));
+        assert!(all.has_room(Nanos(SECOND)));
+        all.told(false, Nanos(2 * SECOND));
+        all.told(true, Nanos(3 * SECOND));
+        assert!(!all.has_room(Nanos(3 * SECOND)) && all.has_room(Nanos(12 * SECOND)));
+    }
+
+    #[test]
+    fn more_large_files_are_expected_after_one() {
+        let all = Gathered::default();
+        assert!(!all.expects());
+        all.outgrown();
+        assert_eq!((0..2 * EXPECTED).filter(|_| all.expects()).count(), EXPECTED);
+    }
+}
