@@ -8,6 +8,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin"
 seeds="${WEFT_SIM_SEEDS:-0..20000}"
+# A build for one run: without what debuggers and the next build want, which takes half of the time.
+# A panic says its file and line all the same.
+export CARGO_INCREMENTAL="${CARGO_INCREMENTAL:-0}" CARGO_PROFILE_DEV_DEBUG="${CARGO_PROFILE_DEV_DEBUG:-false}"
 
 step() {
     printf '\n== %s\n' "$*"
