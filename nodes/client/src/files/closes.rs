@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weft_base::{Handle, ServerId, Status};
+use weft_base::{Handle, SECOND, ServerId, Status};
 use weft_call::run_window;
 use weft_rt::Runtime;
 use weft_wire::Rights;
@@ -15,6 +15,10 @@ use crate::flow::Flow;
 use crate::gate::Passage;
 use crate::knowledge::{Changing, Effect, Touched};
 use crate::{Client, Error, OpenFile, Result};
+
+/// What must go to data servers first may take so long, in nanoseconds; then it is tried again by
+/// [`Client::keep_alive`].
+const LEAVE_NS: u64 = SECOND;
 
 /// A file to be closed together with others; nobody else sends anything about it meanwhile.
 struct Closing<'a> {
@@ -80,7 +84,13 @@ impl<R: Runtime> Client<R> {
                 outcome => results[index] = outcome,
             }
         }
-        let rest = run_window(alone.iter().map(|index| self.close(files[*index].clone())), self.options().window).await;
+        let close = async |index: usize| {
+            // A data server that does not answer holds up no other close for long.
+            let leaves = files[index].inode().must_leave();
+            let client = if leaves { self.for_at_most(LEAVE_NS) } else { self.clone() };
+            client.close(files[index].clone()).await
+        };
+        let rest = run_window(alone.iter().map(|index| close(*index)), self.options().window).await;
         alone.into_iter().zip(rest).for_each(|(index, result)| results[index] = result);
         results
     }

@@ -206,6 +206,31 @@ fn a_close_says_that_the_disks_are_full() {
     check(&world, "late", &bytes(7, 300_000));
 }
 
+/// A data server that does not answer holds up the close that needs it, and nobody who looks at
+/// what was closed after it.
+#[test]
+fn a_silent_data_server_holds_up_no_other_close() {
+    let world = warm();
+    let data = world.cluster.map().data.len();
+    let servers = world.cluster.servers().to_vec();
+    let dead = &servers[servers.len() - data..];
+    let writer = world.mounts[0].node;
+    let file = world.alone(0, |mount| async move { made(&mount, "stuck", &bytes(7, 20_000)).await });
+    dead.iter().for_each(|node| world.sim.partition(writer, *node, 30 * SECOND));
+    world.alone(0, move |mount| async move {
+        assert!(mount.posix.has_gathered(file.opened.number));
+        // Its program is killed while it waits.
+        mount.release(file.opened.number).await;
+        rest(&mount, 100 * MILLISECOND).await;
+        closed_in(&mount, ROOT, "small", &bytes(1, 3000)).await;
+    });
+    let begun = world.sim.now();
+    let attr = world.alone(1, |mount| async move { mount.posix.lookup(&caller(2, 0), ROOT, b"small").await.expect("it is there").attr });
+    assert!(attr.size == 3000 && world.sim.now().since(begun) < 1500 * MILLISECOND, "after {} ns", world.sim.now().since(begun));
+    world.sim.run_for(60 * SECOND);
+    check(&world, "stuck", &bytes(7, 20_000));
+}
+
 /// The metadata server dies between the bytes and the close with the attributes.
 #[test]
 fn attributes_survive_a_restart_of_the_server() {
