@@ -177,6 +177,15 @@ fn rights_taken_away_hold_at_the_next_open() {
     assert_eq!(again.metadata().unwrap().len(), 100);
 }
 
+/// Says so when it goes.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A file that is replaced again and again can be opened at any time, through any mount. The
 /// replacements lie ready, so that most opens meet one between the look-up of the name and the open
 /// itself.
@@ -206,12 +215,14 @@ fn open_never_meets_a_replaced_file() {
                 (opens, wrong)
             })
         });
+        // Also if this thread panics: openers end with it.
+        let ends = Ends(&done);
         for _ in 0..rounds() / 10 {
             let ready: Vec<PathBuf> = (0..200).map(|number| a.join(format!("new{number}"))).collect();
             ready.iter().for_each(|path| old(path));
             ready.iter().for_each(|path| fs::rename(path, a.join("file")).unwrap());
         }
-        done.store(true, Ordering::Relaxed);
+        drop(ends);
         for opener in openers {
             let (opens, wrong) = opener.join().unwrap();
             assert!(wrong.is_empty(), "{} of {opens} opens, first: {}", wrong.len(), wrong[0]);

@@ -276,7 +276,9 @@ fn promise_relatime_costs_no_message() {
     assert_eq!(times(&reader), after);
     for op in ["Open", "Close", "CloseMany", "SetAttr"] {
         let count = |counts: &std::collections::BTreeMap<String, u64>| counts.get(op).copied().unwrap_or(0);
-        assert!(count(&first) <= count(&second) + 1, "{op}: {first:?} {second:?}");
+        // On a busy machine each of three closes may go alone.
+        let more = if op == "CloseMany" { 2 } else { 1 };
+        assert!(count(&first) <= count(&second) + more, "{op}: {first:?} {second:?}");
     }
     // Nobody who watches hears of it.
     let cursor = cursor.lines().rev().find_map(|line| line.strip_prefix("cursor ")).expect("a cursor").to_string();

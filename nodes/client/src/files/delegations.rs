@@ -52,6 +52,8 @@ struct State {
     /// Files of which nothing must be believed any more, here or above, before a directory is given
     /// back: no lease covers them.
     unleased: Vec<Handle>,
+    /// So many make some of them forgotten at the moment.
+    forgetting: u32,
 }
 
 /// A directory in which this client makes files.
@@ -289,18 +291,18 @@ impl Delegations {
     pub(super) fn has_next(&self, server: ServerId) -> bool {
         let state = self.lock();
         let Some(untold) = state.servers.get(&server) else { return false };
-        !untold.files.is_empty() || !untold.returned.is_empty() && state.unleased.is_empty()
+        !untold.files.is_empty() || !untold.returned.is_empty() && state.is_all_forgotten()
     }
 
     /// What a server is told next: it stays here until [`Delegations::told`]. A directory is given
     /// back with the last of its files. The caller is inside the gate.
     pub(super) fn next(&self, server: ServerId) -> Option<Batch> {
         let mut state = self.lock();
-        let State { servers, unleased, .. } = &mut *state;
-        let untold = servers.get_mut(&server).filter(|untold| untold.owes())?;
+        let is_all_forgotten = state.is_all_forgotten();
+        let untold = state.servers.get_mut(&server).filter(|untold| untold.owes())?;
         let files: Vec<Absorbed> = untold.files.iter().take(CREATES_MAX).cloned().collect();
         untold.sent = untold.sent.max(files.len());
-        let is_last = files.len() == untold.files.len() && unleased.is_empty();
+        let is_last = files.len() == untold.files.len() && is_all_forgotten;
         let returned = if is_last { untold.returned.iter().take(CREATES_MAX).copied().collect() } else { Vec::new() };
         if files.is_empty() && returned.is_empty() {
             return None;
@@ -338,11 +340,15 @@ impl Delegations {
         self.lock().unleased.extend(files);
     }
 
-    /// Makes all of them forgotten above.
+    /// Makes all of them forgotten above. Several flows may do so at once.
     pub(super) fn forget_above(&self, forget: impl Fn(Handle)) {
-        let unleased = self.lock().unleased.clone();
-        unleased.iter().for_each(|file| forget(*file));
-        self.lock().unleased.drain(..unleased.len());
+        let unleased = {
+            let mut state = self.lock();
+            state.forgetting += 1;
+            std::mem::take(&mut state.unleased)
+        };
+        unleased.into_iter().for_each(forget);
+        self.lock().forgetting -= 1;
     }
 
     /// A file that was made here was not taken in.
@@ -357,6 +363,13 @@ impl Delegations {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no code panics while it holds this lock")
+    }
+}
+
+impl State {
+    /// True if nothing is believed any more that no lease covers.
+    fn is_all_forgotten(&self) -> bool {
+        self.unleased.is_empty() && self.forgetting == 0
     }
 }
 
@@ -387,5 +400,26 @@ impl Untold {
             }
             self.handles.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// The flow that closes files and the one that hears notices both do it.
+    #[test]
+    fn two_flows_forget_at_once() {
+        let delegations = Delegations::default();
+        delegations.must_be_forgotten((1..=32).map(Handle));
+        let forgotten = Cell::new(0);
+        delegations.forget_above(|_| {
+            forgotten.set(forgotten.get() + 1);
+            delegations.forget_above(|_| unreachable!("the first one does it"));
+            assert!(!delegations.lock().is_all_forgotten());
+        });
+        assert!(forgotten.get() == 32 && delegations.lock().is_all_forgotten());
     }
 }
