@@ -160,7 +160,9 @@ impl State {
     /// of one whose owner is limited an open asks for that.
     pub fn capability_of_new(&self, cx: &RequestContext<'_>, handle: Handle) -> Option<Capability> {
         let (inode, (rights, _)) = (self.peek(handle)?, self.opens.of(cx.client, handle)?);
-        self.bytes_left(inode.uid).is_none().then(|| cx.capability(handle, rights))
+        // Told once more it may be sealed by now, or beside its inode: an open looks at that.
+        let is_kept = inode.flags.is_delayed() && rights.contains(Rights::DELAY);
+        (is_kept && self.bytes_left(inode.uid).is_none()).then(|| cx.capability(handle, rights))
     }
 
     /// Its client has chosen where the bytes of a file lie, perhaps among the data servers of an
