@@ -25,6 +25,7 @@ use crate::kernel::{
 };
 use crate::mount::REQUEST_BYTES_MAX;
 use crate::threads::Threads;
+use crate::writers::Writers;
 
 /// Requests that the kernel may have under way for readahead and asynchronous direct I/O.
 const BACKGROUND_REQUESTS: u16 = 64;
@@ -39,11 +40,12 @@ use wanted::WANTED;
 pub struct WeftFilesystem<R: ThreadRuntime> {
     posix: Arc<Posix<R, Above>>,
     threads: Arc<Threads>,
+    writers: Writers,
 }
 
 impl<R: ThreadRuntime> WeftFilesystem<R> {
     pub fn new(posix: Arc<Posix<R, Above>>, threads: Arc<Threads>) -> WeftFilesystem<R> {
-        WeftFilesystem { posix, threads }
+        WeftFilesystem { posix, threads, writers: Writers::default() }
     }
 
     /// The object that an inode number of the kernel names. Every mount begins with number 1.
@@ -239,6 +241,9 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         let bulk = Bulk::Slices(vec![data]);
         let written = self.run(self.posix.write(&credentials(request), file.0, offset, bulk, write_how(flags.0)));
         answer!(served, reply, written);
+        if self.posix.has_gathered(file.0) {
+            self.writers.wrote(file.0, request.pid());
+        }
         served.replies();
         reply.written(data.len() as u32);
     }
@@ -246,7 +251,10 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     fn flush(&self, request: &Request, ino: INodeNo, file: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
         let mut served = self.begin(event::FUSE_FLUSH, request, ino);
         refuse_if!(self.posix.is_dataset(), served, reply, Errno::ENOSYS);
-        let brought = self.run(self.posix.before_close(file.0));
+        let brought = match self.posix.has_gathered(file.0) && !self.writers.waits_for_another(file.0, request.pid()) {
+            true => self.run(self.posix.before_close(file.0)),
+            false => Ok(()),
+        };
         if self.posix.keeps_locks() {
             self.run(self.posix.descriptor_closed(self.node(ino), owner.0));
         }

@@ -17,6 +17,7 @@ mod mount;
 mod served;
 mod threads;
 mod waits;
+mod writers;
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -205,3 +205,25 @@ fn several_servers_share_the_deadline_of_one_operation() {
     assert!(took < DEADLINE * 3 / 2, "{took:?}");
     fs.down();
 }
+
+/// Who starts a program hands it copies of its open files, which `exec` closes: the program does
+/// not wait for what its parent has written.
+#[test]
+fn a_child_does_not_wait_for_writes_of_its_parent() {
+    if !available("a_child_does_not_wait_for_writes_of_its_parent", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "1"]);
+    // A mount keeps writes to larger files once it has met one.
+    fs::write(fs.mnt().join("first"), [7; 100_000]).expect("the data servers answer");
+    let silent = fs.pid("data0").expect("it runs");
+    let mut file = File::create_new(fs.mnt().join("new")).expect("a new file");
+    file.write_all(&[7; 100_000]).expect("written");
+    signal(silent, Signal::STOP).expect("it lives");
+    // Less than the deadline of the mount, 30 s.
+    let child = run(&mut Command::new("true"), BOUND);
+    signal(silent, Signal::CONT).expect("it lives");
+    assert!(child.is_success(), "the child waited for the server: {}", child.words());
+    drop(file);
+    assert_eq!(fs::read(fs.mnt().join("new")).expect("it was closed"), [7; 100_000]);
+}

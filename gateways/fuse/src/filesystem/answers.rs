@@ -97,6 +97,7 @@ impl<R: ThreadRuntime> WeftFilesystem<R> {
 
     /// Gives an open file back.
     pub(super) fn release_file(&self, number: u64) {
+        self.writers.forget(number);
         if !self.posix.try_release(number) {
             self.run(self.posix.release(number));
         }
