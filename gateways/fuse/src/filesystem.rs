@@ -209,14 +209,14 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
             mode_with_umask(mode, umask),
             open_how(flags),
         ));
-        self.reply_created(served, reply, created);
+        self.reply_created(served, request, reply, created);
     }
 
     fn tmpfile(&self, request: &Request, parent: INodeNo, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
         let mut served = self.begin(event::FUSE_OTHER, request, parent);
         refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
         let made = self.run(self.posix.create_unnamed(&caller(request), self.node(parent), mode_with_umask(mode, umask), open_how(flags)));
-        self.reply_created(served, reply, made);
+        self.reply_created(served, request, reply, made);
     }
 
     fn read(&self, request: &Request, ino: INodeNo, file: FileHandle, offset: u64, size: u32, reply: ReplyData) {

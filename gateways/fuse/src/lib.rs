@@ -180,6 +180,7 @@ fn begin<R: ThreadRuntime>(
     let error_counts = posix.error_counts();
     beside("weft-closer", &posix, async |posix| posix.close_in_background().await)?;
     beside("weft-keeper", &posix, async |posix| posix.keep_alive().await)?;
+    beside("weft-sender", &posix, async |posix| posix.send_in_background().await)?;
     hear_notices(&posix)?;
     let threads = Threads::new(options.threads);
     let filesystem = WeftFilesystem::new(posix.clone(), threads.clone());

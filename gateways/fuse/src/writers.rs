@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weft_base::FastMap;
 
-/// Who wrote last to each open file of which something is still here.
+/// Who wrote last to each open file of which something may still be here, or has made it.
 #[derive(Debug, Default)]
 pub struct Writers {
     /// Threads by the number of the open file, as the kernel names them to this mount.
@@ -17,7 +17,7 @@ pub struct Writers {
 }
 
 impl Writers {
-    /// A thread has written to the open file.
+    /// A thread has written to the open file, or made it.
     pub fn wrote(&self, file: u64, thread: u32) {
         self.threads().insert(file, thread);
     }

@@ -161,6 +161,7 @@ impl<R: ThreadRuntime> FileSystem<R> {
         let (threads, posix) = (&self.threads, &self.posix);
         threads.beside("weft-closer", posix, async |posix| posix.close_in_background().await)?;
         threads.beside("weft-keeper", posix, async |posix| posix.keep_alive().await)?;
+        threads.beside("weft-sender", posix, async |posix| posix.send_in_background().await)?;
         let Some(calls) = leases_after else { return Ok(()) };
         let (hearing, heard) = (threads.clone(), posix.clone());
         threads.beside("weft-notices", posix, async move |_| hear(hearing, heard).await)?;

@@ -21,6 +21,9 @@ pub struct ClientOptions {
     pub deadline_ns: u64,
     /// Most requests that one call of a batch (`create_many`, list I/O) keeps in flight.
     pub window: usize,
+    /// Bytes of a new file that are gathered before they are sent to data servers, if it is made so
+    /// ([`CreateOptions::can_gather`]) and not closed before.
+    pub gather_bytes: usize,
     /// The directory that the client takes for the root: that of its key.
     pub root: Handle,
 }
@@ -28,7 +31,7 @@ pub struct ClientOptions {
 impl ClientOptions {
     /// The defaults for a client with this identity.
     pub fn new(client: ClientId, incarnation: u32) -> ClientOptions {
-        ClientOptions { client, incarnation, deadline_ns: 30 * SECOND, window: 256, root: ROOT_HANDLE }
+        ClientOptions { client, incarnation, deadline_ns: 30 * SECOND, window: 256, gather_bytes: 512 << 10, root: ROOT_HANDLE }
     }
 }
 

@@ -96,6 +96,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let end = self.now() + patience_ns;
         self.closes.called.notify();
         self.closes.ended.notify();
+        self.closes.sends.called.notify();
         loop {
             let ended = self.closes.ended.wait();
             let left = {

@@ -212,6 +212,9 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             open.epoch.store(epoch, Ordering::Relaxed);
         }
         self.told.written(open.file.handle());
+        if open.file.has_much_gathered() {
+            Box::pin(self.send_behind(client, &open.file)).await;
+        }
         Ok(())
     }
 

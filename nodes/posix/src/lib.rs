@@ -22,7 +22,8 @@
 //! - It has one [`Posix`] for all its callers, and shows objects under the numbers that it is given
 //!   ([`InodeNumber`]).
 //! - It drives two flows beside its requests for as long as it serves:
-//!   [`Posix::close_in_background`] and [`Posix::keep_alive`]. After the last request it drives
+//!   [`Posix::close_in_background`] and [`Posix::keep_alive`]. If it hears closes, a third one lets
+//!   programs write on meanwhile: [`Posix::send_in_background`]. After the last request it drives
 //!   [`Posix::end`].
 //! - It believes what it is told (attributes, names) no longer than [`Shown`] says, counted from
 //!   when it hears it, and keeps data only as [`Caching`] says.
@@ -32,6 +33,7 @@
 
 mod ahead;
 mod attributes;
+mod behind;
 mod closes;
 mod closing;
 mod data;

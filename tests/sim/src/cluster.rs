@@ -135,6 +135,8 @@ pub struct Cluster {
     servers: Rc<Servers>,
     nodes: Vec<NodeId>,
     clients: RefCell<Random>,
+    /// What clients gather of a new file before they send it.
+    gather_bytes: usize,
 }
 
 impl Cluster {
@@ -164,7 +166,9 @@ impl Cluster {
         let servers = Servers::start_with_clocks(sim, &meta, &data, |server| config.server_skew_ns(server));
         let nodes = servers.nodes().iter().map(|(_, node)| *node).collect();
         let servers = Rc::new(servers);
-        Cluster { control: sim.control(), map, servers, nodes, clients: RefCell::new(sim.random()) }
+        // Histories of small files are to meet it.
+        let gather_bytes = if inline_limit > 0 { inline_limit as usize } else { 512 << 10 };
+        Cluster { control: sim.control(), map, servers, nodes, clients: RefCell::new(sim.random()), gather_bytes }
     }
 
     /// The map with which the servers began.
@@ -183,7 +187,7 @@ impl Cluster {
         // Nobody may rely on the clocks of clients.
         let clock_skew_ns = (identity.0 % (2 * CLIENT_SKEW_NS_MAX)) as i64 - CLIENT_SKEW_NS_MAX as i64;
         let node = self.control.add_node(NodeConfig { clock_skew_ns, ..NodeConfig::client(name) });
-        let options = ClientOptions { deadline_ns, ..ClientOptions::new(identity, 1) };
+        let options = ClientOptions { deadline_ns, gather_bytes: self.gather_bytes, ..ClientOptions::new(identity, 1) };
         (node, Client::new(self.control.rt(node), self.map.clone(), options))
     }
 

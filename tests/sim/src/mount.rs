@@ -104,9 +104,10 @@ impl Mount {
             is_dataset: false,
         };
         let posix = Rc::new(Posix::new(client, above.clone(), options));
-        let (closer, keeper) = (posix.clone(), posix.clone());
+        let [closer, keeper, sender] = [(); 3].map(|()| posix.clone());
         sim.spawn_on(node, |_| async move { closer.close_in_background().await });
         sim.spawn_on(node, |_| async move { keeper.keep_alive().await });
+        sim.spawn_on(node, |_| async move { sender.send_in_background().await });
         if ttl_ns.is_none() {
             for server in cluster.map().meta.iter().map(|entry| entry.id) {
                 let listener = posix.clone();

@@ -217,13 +217,20 @@ fn a_child_does_not_wait_for_writes_of_its_parent() {
     // A mount keeps writes to larger files once it has met one.
     fs::write(fs.mnt().join("first"), [7; 100_000]).expect("the data servers answer");
     let silent = fs.pid("data0").expect("it runs");
-    let mut file = File::create_new(fs.mnt().join("new")).expect("a new file");
-    file.write_all(&[7; 100_000]).expect("written");
+    let file = |name: &str| File::create_new(fs.mnt().join(name)).expect("a new file");
+    let (mut kept, streams) = (file("kept"), ["stream", "other"].map(file));
+    kept.write_all(&[7; 100_000]).expect("written");
     signal(silent, Signal::STOP).expect("it lives");
+    // These wait with their first writes, or soon after.
+    let streams = streams.map(|mut file| std::thread::spawn(move || file.write_all(&vec![7; 8 << 20])));
+    std::thread::sleep(Duration::from_millis(300));
     // Less than the deadline of the mount, 30 s.
     let child = run(&mut Command::new("true"), BOUND);
     signal(silent, Signal::CONT).expect("it lives");
     assert!(child.is_success(), "the child waited for the server: {}", child.words());
-    drop(file);
-    assert_eq!(fs::read(fs.mnt().join("new")).expect("it was closed"), [7; 100_000]);
+    drop(kept);
+    streams.into_iter().for_each(|stream| stream.join().expect("no panic").expect("the server goes on"));
+    for (name, bytes) in [("kept", 100_000), ("stream", 8 << 20), ("other", 8 << 20)] {
+        assert!(fs::read(fs.mnt().join(name)).expect("it was closed") == vec![7; bytes], "{name}");
+    }
 }

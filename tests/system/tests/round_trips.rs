@@ -16,6 +16,11 @@ const FILES_EACH: usize = 25;
 const FILES: f64 = (DIRECTORIES * FILES_EACH) as f64;
 
 fn mounted(test: &'static str, programs: &'static [&'static str]) -> Option<FileSystem> {
+    mounted_with(test, programs, |file| 100 + 37 * file)
+}
+
+/// A mount, and a tree beside it whose files have so many bytes.
+fn mounted_with(test: &'static str, programs: &'static [&'static str], bytes: impl Fn(usize) -> usize) -> Option<FileSystem> {
     if !available(test, &[Need::Fuse, Need::Kernel(6, 16), Need::Programs(programs)]) {
         return None;
     }
@@ -26,7 +31,7 @@ fn mounted(test: &'static str, programs: &'static [&'static str]) -> Option<File
         directory.push("a");
         fs::create_dir_all(&directory).unwrap();
         for file in 0..FILES_EACH {
-            fs::write(directory.join(format!("f{file}")), vec![b'x'; 100 + 37 * file]).unwrap();
+            fs::write(directory.join(format!("f{file}")), vec![b'x'; bytes(file)]).unwrap();
         }
     }
     Some(fs)
@@ -87,6 +92,25 @@ fn an_unpacked_file_costs_what_tar_asks_for() {
     ok(Command::new("tar").arg("--sort=name").arg("-cf").arg(&archive).arg("-C").arg(fs.path("")).arg("tree"));
     let costs = requests_per_file(&fs, || drop(ok(Command::new("tar").arg("xpf").arg(&archive).arg("-C").arg(fs.mnt()))));
     check("tar x", &costs, &[("CreateMany", 1.0), ("SetAttr", 0.5)]);
+    same(&fs, &fs.mnt().join("tree"));
+}
+
+/// The same of files that data servers keep: what is written to them in pieces goes there before
+/// they are closed, attributes with the close, and what data servers want to see comes with the
+/// answer that tells of them.
+#[test]
+fn a_larger_unpacked_file_is_one_write() {
+    let test = "a_larger_unpacked_file_is_one_write";
+    let Some(fs) = mounted_with(test, &["tar", "diff"], |file| 20_000 + 1000 * file) else { return };
+    if has_little_room(&fs, test) {
+        return;
+    }
+    let archive = fs.path("tree.tar");
+    ok(Command::new("tar").arg("--sort=name").arg("-cf").arg(&archive).arg("-C").arg(fs.path("")).arg("tree"));
+    // The mount has met a larger file.
+    fs::write(fs.mnt().join("large"), [1; 20_000]).unwrap();
+    let costs = requests_per_file(&fs, || drop(ok(Command::new("tar").arg("xpf").arg(&archive).arg("-C").arg(fs.mnt()))));
+    check("tar x of larger files", &costs, &[("CreateMany", 1.0), ("Write", 1.1), ("SetAttr", 0.1)]);
     same(&fs, &fs.mnt().join("tree"));
 }
 
@@ -156,4 +180,31 @@ fn a_file_shows_the_attribute_that_it_is_given() {
     assert_eq!(&value[..3], b"red");
     assert_eq!(absent("security.selinux"), Some(rustix::io::Errno::NODATA));
     assert_eq!(rustix::fs::listxattr(&file, &mut value[..]), Ok("user.colour\0".len()));
+}
+
+/// A program that writes a long file in small pieces: they go to data servers together.
+#[test]
+fn a_stream_is_written_in_large_messages() {
+    let test = "a_stream_is_written_in_large_messages";
+    let Some(fs) = mounted(test, &["dd"]) else { return };
+    if has_little_room(&fs, test) {
+        return;
+    }
+    // The mount has met a larger file.
+    fs::write(fs.mnt().join("large"), [1; 20_000]).unwrap();
+    let before = fs.answered_of(&["Write"]);
+    ok(Command::new("dd").args(["if=/dev/zero", "bs=16k", "count=1024"]).arg(format!("of={}", fs.mnt().join("stream").display())));
+    let writes = fs.answered_of(&["Write"]) - before;
+    assert_eq!(fs::metadata(fs.mnt().join("stream")).unwrap().len(), 16 << 20);
+    // 32 of half a MiB each, or fewer.
+    assert!((4..=40).contains(&writes), "{writes} messages for 1024 writes");
+}
+
+fn has_little_room(fs: &FileSystem, test: &str) -> bool {
+    let space = rustix::fs::statvfs(fs.path("").as_path()).unwrap();
+    let is_little = space.f_bavail * space.f_frsize < 4 << 30;
+    if is_little {
+        println!("{test}: skipped, nothing is gathered on a disk with so little room");
+    }
+    is_little
 }

@@ -114,8 +114,18 @@ impl<R: ThreadRuntime> WeftFilesystem<R> {
     }
 
     /// Answers with a file that was made and opened.
-    pub(super) fn reply_created(&self, mut served: Served<'_>, reply: ReplyCreate, result: weft_client::Result<(Shown, Opened)>) {
+    pub(super) fn reply_created(
+        &self,
+        mut served: Served<'_>,
+        request: &Request,
+        reply: ReplyCreate,
+        result: weft_client::Result<(Shown, Opened)>,
+    ) {
         let (shown, opened) = answer!(served, reply, result);
+        if opened.hears_closes {
+            // Its first write may wait for a server for long, while a child is made.
+            self.writers.wrote(opened.number, request.pid());
+        }
         served.replies();
         if !reply.created(ttls(&shown), &attributes(&shown.attr), GENERATION, FileHandle(opened.number), fopen_flags(&opened)) {
             self.release_file(opened.number);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use weft_base::{DataTime, Handle, Nanos, Payload, SECOND, Status};
 use weft_layout::{FileRange, split};
 use weft_rt::{Bulk, Runtime};
@@ -13,7 +13,9 @@ use super::delayed::{Content, Delayed, Taken};
 use super::granted::Granted;
 use super::open_inode::{OpenInode, State};
 use super::opens::RENEWAL;
+use super::read::cut_out;
 use super::reports::DelayedReport;
+use super::tail::Tail;
 use super::write::How;
 use crate::flow::Flow;
 use crate::{Client, Result};
@@ -23,8 +25,21 @@ use crate::{Client, Result};
 /// machine.
 const KEPT_NS: u64 = 5 * SECOND;
 
+/// What leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaves {
+    /// All that is here.
+    All,
+    /// All that was gathered, of a file that is about to be closed: attributes may follow then.
+    BeforeClose,
+    /// What was gathered, if it is enough to be sent. What is written next stays.
+    Full,
+}
+
 /// What is on its way to data servers.
-struct Leaving {
+pub(super) struct Leaving {
+    leaves: Leaves,
+    start: u64,
     bytes: Bytes,
     /// The epoch of its time.
     mtime_epoch: u32,
@@ -39,7 +54,7 @@ impl Content {
     /// What is left when data servers have the bytes.
     fn brought(self) -> Content {
         let share = self.share.of_nothing();
-        Content { bytes: BytesMut::new(), is_brought: true, share, ..self }
+        Content { tail: Tail::default(), is_brought: true, share, ..self }
     }
 }
 
@@ -71,8 +86,9 @@ impl OpenInode {
     pub(super) fn is_kept_too_long(&self, now: Nanos) -> bool {
         self.is_delayed() && {
             let state = self.lock();
-            let is_old =
-                |content: &Content| (!content.bytes.is_empty() || content.attributes.is_some()) && now.since(content.made.1) >= KEPT_NS;
+            let is_old = |content: &Content| {
+                (!content.tail.bytes.is_empty() || content.attributes.is_some()) && now.since(content.tail.since) >= KEPT_NS
+            };
             state.writers > 0 && matches!(&state.delayed, Delayed::Here(content) if is_old(content))
         }
     }
@@ -104,12 +120,7 @@ impl OpenInode {
         }
         let state = self.lock();
         let bytes = state.delayed.bytes()?;
-        let read = |range: &FileRange| {
-            let end = (range.offset + range.bytes).min(bytes.len() as u64);
-            let some = &bytes[range.offset.min(end) as usize..end as usize];
-            if some.is_empty() { Vec::new() } else { vec![Payload::Real(Bytes::copy_from_slice(some))] }
-        };
-        Some(ranges.iter().map(read).collect())
+        Some(ranges.iter().map(|range| cut_out(bytes.len(), range, |part| Bytes::copy_from_slice(&bytes[part]))).collect())
     }
 
     /// Keeps a write here if it can. One that leaves a gap cannot: of holes only data servers know.
@@ -124,17 +135,20 @@ impl OpenInode {
             (Delayed::Here(content), Bulk::Slices(slices)) if !content.is_brought => (content, slices),
             _ => return Taken::TooMuch,
         };
-        let mut end = content.bytes.len() as u64;
+        let start = content.tail.start;
+        let mut end = start + content.tail.bytes.len() as u64;
         for range in ranges {
-            if range.offset > end {
+            if range.offset > end || range.offset < start {
                 return Taken::TooMuch;
             }
             end = end.max(range.offset.saturating_add(range.bytes));
         }
-        if !content.may_grow(end, now) {
-            return Taken::TooMuch;
+        match content.grows(end, now) {
+            // A stream: room for the next part at once.
+            Taken::Here if start > 0 && content.tail.bytes.is_empty() => content.tail.bytes.reserve(content.gather_bytes),
+            Taken::Here => {}
+            taken => return taken,
         }
-        content.bytes.resize(end as usize, 0);
         let mut ranges = ranges.iter();
         let mut range = FileRange { offset: 0, bytes: 0 };
         for slice in slices {
@@ -145,7 +159,7 @@ impl OpenInode {
                     continue;
                 }
                 let (some, rest) = slice.split_at((range.bytes as usize).min(slice.len()));
-                content.bytes[range.offset as usize..][..some.len()].copy_from_slice(some);
+                content.tail.put(range.offset, some);
                 slice = rest;
                 range = FileRange { offset: range.offset + some.len() as u64, bytes: range.bytes - some.len() as u64 };
             }
@@ -157,41 +171,64 @@ impl OpenInode {
         Taken::Here
     }
 
-    /// What is to be brought to data servers now. With `closes` only what was gathered, and whose
-    /// attributes may follow.
-    fn begin_leaving(&self, closes: bool) -> Option<Leaving> {
+    /// What is to be brought to data servers now. Called inside the gate `leaves`.
+    fn begin_leaving(&self, leaves: Leaves, now: Nanos) -> Option<Leaving> {
         let mut state = self.lock();
-        if closes && !matches!(&state.delayed, Delayed::Here(content) if content.is_gathered()) {
+        let (is_here, content) = match &mut state.delayed {
+            Delayed::Nothing => return None,
+            Delayed::Here(content) => (true, content),
+            Delayed::Closing(content) | Delayed::Leaving(content) | Delayed::Refused(content) => (false, content),
+        };
+        // Who was here before has given up on its way.
+        content.tail.take_back();
+        let is_wanted = match leaves {
+            Leaves::All => true,
+            Leaves::BeforeClose => content.is_gathered(),
+            Leaves::Full => is_here && content.is_full(),
+        };
+        if !is_wanted {
             return None;
         }
-        match std::mem::take(&mut state.delayed) {
-            Delayed::Nothing => None,
-            Delayed::Here(content) | Delayed::Closing(content) | Delayed::Leaving(content) | Delayed::Refused(content) => {
-                let bytes = Bytes::copy_from_slice(&content.bytes);
-                let Content { mtime_epoch, session, is_brought, .. } = content;
-                let leaves_attributes = closes && content.closes_with_attributes;
-                state.delayed = Delayed::Leaving(content);
-                Some(Leaving { bytes, mtime_epoch, session, is_brought, leaves_attributes })
-            }
+        let start = content.tail.start;
+        let bytes = content.tail.send(now);
+        let Content { mtime_epoch, session, is_brought, closes_with_attributes, .. } = *content;
+        let leaves_attributes = leaves == Leaves::BeforeClose && is_here && closes_with_attributes;
+        if leaves != Leaves::Full {
+            state.delayed = std::mem::take(&mut state.delayed).into_leaving();
         }
+        Some(Leaving { leaves, start, bytes, mtime_epoch, session, is_brought, leaves_attributes })
     }
 
     /// Data servers have it, with the time of that; `None`: they have not, and it stays here until
     /// they do.
-    fn end_leaving(&self, written: Option<DataTime>, leaves_attributes: bool) {
+    fn end_leaving(&self, leaving: Leaving, written: Option<DataTime>) {
+        let Leaving { leaves, leaves_attributes, .. } = leaving;
+        // Not the last one any more who has these bytes, if they are taken back.
+        drop(leaving);
         let mut state = self.lock();
-        match (std::mem::take(&mut state.delayed), written) {
-            (Delayed::Leaving(content), None) => state.delayed = Delayed::Refused(content),
-            (_, None) => {}
-            (delayed, Some(mtime)) => {
-                if mtime.is_of_a_change() {
-                    state.brought(mtime);
-                }
-                match delayed {
-                    Delayed::Leaving(content) if leaves_attributes => state.delayed = Delayed::Here(content.brought()),
-                    _ => self.is_delayed.store(false, Ordering::Release),
-                }
+        let Some(mtime) = written else {
+            if let Some(content) = state.delayed.content_mut() {
+                content.tail.take_back();
             }
+            let delayed = std::mem::take(&mut state.delayed);
+            state.delayed = match delayed {
+                Delayed::Here(content) | Delayed::Leaving(content) => Delayed::Refused(content),
+                delayed => delayed,
+            };
+            return;
+        };
+        if mtime.is_of_a_change() {
+            state.brought(mtime);
+        }
+        if leaves == Leaves::Full {
+            if let Some(content) = state.delayed.content_mut() {
+                content.tail.sent = Bytes::new();
+            }
+            return;
+        }
+        match std::mem::take(&mut state.delayed) {
+            Delayed::Leaving(content) if leaves_attributes => state.delayed = Delayed::Here(content.brought()),
+            _ => self.is_delayed.store(false, Ordering::Release),
         }
     }
 
@@ -210,8 +247,9 @@ impl OpenInode {
     }
 
     fn lose(&self, state: &mut State) {
+        let at_servers = state.delayed.content().map_or(0, |content| content.tail.start - content.tail.sent.len() as u64);
         state.delayed = Delayed::Nothing;
-        state.lost_writes();
+        state.lost_writes(at_servers);
         self.has_lost.store(state.writers > 0, Ordering::Relaxed);
     }
 
@@ -224,7 +262,7 @@ impl OpenInode {
             state.held = state.held.with(on_the_way);
         }
         match outcome {
-            Ok(()) if !content.bytes.is_empty() => self.is_inline.store(true, Ordering::Release),
+            Ok(()) if !content.tail.bytes.is_empty() => self.is_inline.store(true, Ordering::Release),
             Ok(()) => {}
             // What is left is to be set alone, if the file is there.
             Err(Status::Busy | Status::CapabilityRefused) if content.is_brought => return state.delayed = Delayed::Refused(content),
@@ -246,7 +284,7 @@ impl State {
         // One that is closing already was given up on its way.
         let (Delayed::Here(content) | Delayed::Closing(content)) = std::mem::take(&mut self.delayed) else { return None };
         let taken = DelayedReport {
-            content: (!content.is_brought).then(|| Bytes::copy_from_slice(&content.bytes)),
+            content: (!content.is_brought).then(|| Bytes::copy_from_slice(&content.tail.bytes)),
             attributes: content.attributes,
         };
         self.delayed = Delayed::Closing(content);
@@ -282,16 +320,15 @@ impl<R: Runtime> Client<R> {
                 // Where it goes will be known then.
                 drop(self.enter(inode).await);
             }
-            self.bring_delayed(flow, inode, false).await
+            self.bring_delayed(flow, inode, Leaves::All).await
         })
         .await
     }
 
-    /// Brings to data servers what is here. With `closes` only what was gathered of a file that is
-    /// about to be closed: attributes may follow then.
-    pub(super) async fn bring_delayed(&self, flow: Flow, inode: &OpenInode, closes: bool) -> Result<()> {
+    /// Brings to data servers what is here.
+    pub(super) async fn bring_delayed(&self, flow: Flow, inode: &OpenInode, leaves: Leaves) -> Result<()> {
         let _turn = inode.leaves.enter().await;
-        let Some(leaving) = inode.begin_leaving(closes) else { return Ok(()) };
+        let Some(leaving) = inode.begin_leaving(leaves, self.rt().now()) else { return Ok(()) };
         let outcome = match self.may_bring(flow, inode, &leaving).await {
             Ok(true) => self.bring(flow, inode, &leaving).await,
             Ok(false) => {
@@ -300,7 +337,7 @@ impl<R: Runtime> Client<R> {
             }
             Err(error) => Err(error),
         };
-        inode.end_leaving(outcome.as_ref().ok().copied(), leaving.leaves_attributes);
+        inode.end_leaving(leaving, outcome.as_ref().ok().copied());
         outcome.map(drop)
     }
 
@@ -319,13 +356,13 @@ impl<R: Runtime> Client<R> {
     }
 
     async fn bring(&self, flow: Flow, inode: &OpenInode, leaving: &Leaving) -> Result<DataTime> {
-        let Leaving { bytes, mtime_epoch, .. } = leaving;
-        if !leaving.leaves_attributes {
+        let Leaving { leaves, start, bytes, mtime_epoch, .. } = leaving;
+        if !leaving.leaves_attributes && *leaves != Leaves::Full {
             self.send_attributes_inside(flow, inode).await?;
         }
-        let whole = [FileRange { offset: 0, bytes: bytes.len() as u64 }];
-        let lists = split(self.distribution(flow, inode).await?, &whole).map_err(|status| flow.error(status))?;
-        let how = How { mtime_epoch: *mtime_epoch, sync: false, end: bytes.len() as u64 };
+        let range = FileRange { offset: *start, bytes: bytes.len() as u64 };
+        let lists = split(self.distribution(flow, inode).await?, &[range]).map_err(|status| flow.error(status))?;
+        let how = How { mtime_epoch: *mtime_epoch, sync: false, end: start + range.bytes };
         self.write_messages(flow, inode, lists, &Bulk::Slices(vec![&bytes[..]]), how).await
     }
 

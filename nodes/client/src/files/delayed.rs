@@ -12,14 +12,15 @@
 //!             └── written ──▶ Nothing (it is at data servers), or to be closed soon:
 //!                             Here, without its bytes, for attributes that follow
 //! ```
+//! Of a file that grows on, a part is sent while the rest is Here (`behind.rs`).
 
-use bytes::BytesMut;
 use weft_base::{Attr, Nanos, WallTime};
 use weft_rt::Runtime;
 use weft_wire::Rights;
 
-use super::gathered_share::{FILE_BYTES_MAX, Gathered, GatheredShare};
+use super::gathered_share::{Gathered, GatheredShare};
 use super::kept::KeptAttributes;
+use super::tail::Tail;
 use crate::{Client, CreateOptions};
 
 /// What of a file is with this client only.
@@ -27,7 +28,7 @@ use crate::{Client, CreateOptions};
 pub(super) enum Delayed {
     #[default]
     Nothing,
-    /// All that was written to it.
+    /// All that was written to it and is not at data servers.
     Here(Content),
     /// The same, on its way with a close, for which the gate of the file is held.
     Closing(Content),
@@ -40,12 +41,12 @@ pub(super) enum Delayed {
 
 #[derive(Debug)]
 pub(super) struct Content {
-    pub(super) bytes: BytesMut,
+    pub(super) tail: Tail,
     /// More does the server of the inode not keep.
     pub(super) inline_bytes: usize,
-    /// More do not stay here.
-    pub(super) bytes_max: usize,
-    /// What of that is gathered.
+    /// So many are gathered and then sent; 0: what is more than that server keeps does not stay.
+    pub(super) gather_bytes: usize,
+    /// What is here of that.
     pub(super) share: GatheredShare,
     /// The bytes are at data servers; what is left are attributes, if any.
     pub(super) is_brought: bool,
@@ -80,9 +81,9 @@ impl<R: Runtime> Client<R> {
         let DelayGranted { bytes, keeps_attributes, closes_with_attributes } = *granted;
         let inline_bytes = bytes as usize;
         Content {
-            bytes: BytesMut::new(),
+            tail: Tail { since: made.1, ..Tail::default() },
             inline_bytes,
-            bytes_max: if options.can_gather { inline_bytes.max(FILE_BYTES_MAX) } else { inline_bytes },
+            gather_bytes: if options.can_gather { inline_bytes.max(self.options().gather_bytes) } else { 0 },
             share: Gathered::share(&self.inner.gathered),
             is_brought: false,
             mtime_epoch: 0,
@@ -101,6 +102,8 @@ impl<R: Runtime> Client<R> {
 pub(super) enum Taken {
     /// It stays here.
     Here,
+    /// What was gathered before must be sent first.
+    Full,
     /// What is here must leave first.
     TooMuch,
     /// Nothing is here: it is for data servers.
@@ -112,6 +115,16 @@ impl Delayed {
         match self {
             Delayed::Nothing => None,
             Delayed::Here(content) | Delayed::Closing(content) | Delayed::Leaving(content) | Delayed::Refused(content) => Some(content),
+        }
+    }
+
+    /// On its way to data servers.
+    pub(super) fn into_leaving(self) -> Delayed {
+        match self {
+            Delayed::Nothing => Delayed::Nothing,
+            Delayed::Here(content) | Delayed::Closing(content) | Delayed::Leaving(content) | Delayed::Refused(content) => {
+                Delayed::Leaving(content)
+            }
         }
     }
 
@@ -157,8 +170,8 @@ impl Delayed {
         }
     }
 
-    /// The bytes of the file, if they are with this client only.
+    /// The bytes of the file, if they are all with this client only.
     pub(super) fn bytes(&self) -> Option<&[u8]> {
-        self.content().filter(|content| !content.is_brought).map(|content| &content.bytes[..])
+        self.content().filter(|content| !content.is_brought && content.tail.start == 0).map(|content| &content.tail.bytes[..])
     }
 }

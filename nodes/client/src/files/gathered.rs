@@ -1,29 +1,42 @@
 //! Writes to a new file that are more than the server of its inode keeps: they are gathered here,
-//! as the first ones were (`delayed.rs`), and go to data servers in few large messages: before a
-//! close of the file returns ([`Client::bring_gathered`]), so that its program hears if they do not
-//! fit. Attributes that were set meanwhile follow with the close itself.
+//! as the first ones were (`delayed.rs`), and go to data servers in few large messages: when there
+//! are many (`behind.rs`), the last of them before a close of the file returns
+//! ([`Client::bring_gathered`]), so that its program hears if they do not fit. Attributes that were
+//! set meanwhile follow with the close itself.
 
 use weft_base::Nanos;
 use weft_rt::Runtime;
 use weft_wire::Rights;
 
-use super::delayed::{Content, Delayed};
+use super::delay::Leaves;
+use super::delayed::{Content, Delayed, Taken};
 use super::open_inode::OpenInode;
 use crate::{Client, OpenFile, Result};
 
+/// More than so many times what is gathered and then sent does not stay here of one file.
+const SENDS_MAX: u64 = 4;
+
 impl Content {
-    /// True if the file may become so long here.
-    pub(super) fn may_grow(&mut self, bytes: u64, now: Nanos) -> bool {
-        if bytes <= self.inline_bytes as u64 {
-            return true;
+    /// What becomes of a write after which the file ends there.
+    pub(super) fn grows(&mut self, end: u64, now: Nanos) -> Taken {
+        if self.tail.start == 0 && end <= self.inline_bytes as u64 {
+            return Taken::Here;
         }
         self.share.all.outgrown();
-        bytes <= self.bytes_max as u64 && self.share.all.has_room(now) && self.share.grow(bytes as usize)
+        if self.gather_bytes == 0 || !self.share.all.has_room(now) {
+            return Taken::TooMuch;
+        }
+        let bytes = end - self.tail.start + self.tail.sent.len() as u64;
+        match bytes <= SENDS_MAX * self.gather_bytes as u64 {
+            true if self.share.grow(bytes as usize) => Taken::Here,
+            false if self.is_full() || !self.tail.sent.is_empty() => Taken::Full,
+            _ => Taken::TooMuch,
+        }
     }
 
     /// True if it can only go to data servers.
     pub(super) fn is_gathered(&self) -> bool {
-        self.bytes.len() > self.inline_bytes
+        self.tail.start > 0 || self.tail.bytes.len() > self.inline_bytes
     }
 }
 
@@ -35,7 +48,11 @@ impl OpenInode {
     }
 
     fn is_gathered(&self) -> bool {
-        self.is_delayed() && matches!(&self.lock().delayed, Delayed::Here(content) if content.is_gathered())
+        self.is_delayed()
+            && match &self.lock().delayed {
+                Delayed::Here(content) | Delayed::Leaving(content) | Delayed::Refused(content) => content.is_gathered(),
+                Delayed::Nothing | Delayed::Closing(_) => false,
+            }
     }
 }
 
@@ -65,7 +82,7 @@ impl<R: Runtime> Client<R> {
         }
         let flow = self.flow("close", file.handle());
         let _op = weft_trace::operation(weft_trace::event::CLIENT_WRITE);
-        let outcome = self.bring_delayed(flow, inode, true).await;
+        let outcome = self.bring_delayed(flow, inode, Leaves::BeforeClose).await;
         self.tell_of_loss(flow, inode)?;
         outcome
     }

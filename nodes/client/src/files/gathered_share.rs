@@ -5,8 +5,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use weft_base::{Nanos, SECOND};
 
-/// Bytes that are gathered of one file at most.
-pub(super) const FILE_BYTES_MAX: usize = 512 << 10;
 /// Bytes that are gathered of all files of a client at most.
 const BYTES_MAX: usize = 64 << 20;
 /// After an answer of a data server that has little room nothing is gathered for so long, in

@@ -5,6 +5,7 @@ mod absorb;
 mod allocate;
 mod append;
 mod appending;
+mod behind;
 mod beside;
 mod closes;
 mod contents;
@@ -29,6 +30,7 @@ mod reclaim;
 mod renewals;
 mod reports;
 mod seek;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod unnamed;

@@ -467,9 +467,10 @@ impl State {
         self.wrote_to(self.own_end, mtime);
     }
 
-    /// What it has written so counts as never written.
-    pub(super) fn lost_writes(&mut self) {
-        (self.unreported, self.own_end, self.size) = (None, 0, 0);
+    /// What it has written so counts as never written, but for the bytes before `at_servers`.
+    pub(super) fn lost_writes(&mut self, at_servers: u64) {
+        let left = Unreported { end: at_servers, mtime: DataTime::NONE, epoch: self.epoch, uncertain: true };
+        (self.unreported, self.own_end, self.size) = ((at_servers > 0).then_some(left), at_servers, at_servers);
     }
 
     fn granted(&mut self, sequence: u64, rights: Rights, granted: Option<Granted>) {

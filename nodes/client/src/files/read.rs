@@ -8,6 +8,7 @@
 //! exist costs one message for each datafile; a read that reaches the end, or meets a hole, costs
 //! one more, to the metadata server and in parallel where possible.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -81,7 +82,7 @@ impl<R: Runtime> Client<R> {
             return Ok(read);
         }
         if let Some(content) = self.read_inline(flow, inode).await? {
-            return Ok(ranges.iter().map(|range| cut_out(&content, range)).collect());
+            return Ok(ranges.iter().map(|range| cut_out(content.len(), range, |part| content.slice(part))).collect());
         }
         let distribution = self.distribution(flow, inode).await?;
         let mut known = inode.known_size();
@@ -115,6 +116,13 @@ impl<R: Runtime> Client<R> {
     pub(super) async fn read_inline(&self, flow: Flow, inode: &OpenInode) -> Result<Option<Bytes>> {
         if let Some(content) = inode.delayed_content() {
             return Ok(Some(content));
+        }
+        if inode.is_partly_here() {
+            match self.stop_delaying(flow, inode).await {
+                Err(error) if inode.is_delayed() => return Err(error),
+                // Whoever writes hears of a loss.
+                _ => {}
+            }
         }
         if let Some(content) = self.read_beside(flow, inode).await {
             return Ok(Some(content));
@@ -177,10 +185,10 @@ impl<R: Runtime> Client<R> {
     }
 }
 
-/// What of a content lies in a range.
-fn cut_out(content: &Bytes, range: &FileRange) -> Vec<Payload> {
-    let FileRange { offset, bytes } = clamp(range, (content.len() as u64).max(range.offset));
-    if bytes == 0 { Vec::new() } else { vec![Payload::Real(content.slice(offset as usize..(offset + bytes) as usize))] }
+/// What of a content of so many bytes lies in a range.
+pub(super) fn cut_out(len: usize, range: &FileRange, part: impl FnOnce(Range<usize>) -> Bytes) -> Vec<Payload> {
+    let FileRange { offset, bytes } = clamp(range, (len as u64).max(range.offset));
+    if bytes == 0 { Vec::new() } else { vec![Payload::Real(part(offset as usize..(offset + bytes) as usize))] }
 }
 
 /// The part of a range below the end of the file.

@@ -107,6 +107,11 @@ impl<R: Runtime> Client<R> {
             match inode.take_write(ranges, data, self.rt().now()) {
                 Taken::Here => return Ok(true),
                 Taken::No => return self.tell_of_loss(flow, inode).map(|()| false),
+                Taken::Full => {
+                    let outcome = Box::pin(self.send_on(flow, inode)).await;
+                    self.tell_of_loss(flow, inode)?;
+                    outcome?;
+                }
                 Taken::TooMuch => self.settle_delayed(flow, inode).await?,
             }
         }

@@ -9,7 +9,13 @@ use crate::history::Action;
 impl Worker {
     pub(super) fn choose_data(&mut self, handle: Handle) -> Action {
         let random = &mut self.random;
-        let offset = if random.below(3) == 0 { 0 } else { random.below(FILE_BYTES - PIECE_BYTES) };
+        let size = || self.open.get(&handle)?.last().map(|file| file.size_known());
+        let offset = match size().filter(|_| self.shared.borrow().history.delays && random.below(3) == 0) {
+            // As programs do that write a stream.
+            Some(size) => size.min(FILE_BYTES - PIECE_BYTES),
+            None if random.below(3) == 0 => 0,
+            None => random.below(FILE_BYTES - PIECE_BYTES),
+        };
         let len = random.between(1, PIECE_BYTES);
         match random.below(20) {
             0..9 => {

@@ -14,12 +14,12 @@ const THEN: WallTime = WallTime(1_000_000_000_000_000_000);
 /// `tar` writes so many bytes at a time.
 const PIECE: usize = 10_240;
 
-fn bytes(tag: u8, len: usize) -> Vec<u8> {
+pub(super) fn bytes(tag: u8, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8 ^ tag).collect()
 }
 
 /// A mount that has met a large file.
-fn warm() -> World {
+pub(super) fn warm() -> World {
     let world = world();
     world.alone(0, |mount| async move {
         closed_in(&mount, ROOT, "large", &bytes(0, 9000)).await;
@@ -166,15 +166,11 @@ fn it_is_read_while_it_is_written() {
     check(&world, "read", &[bytes(5, 20_000), bytes(6, 20_000)].concat());
 }
 
-/// A close says that there was no space, and nothing is lost: it is brought when there is some.
-#[test]
-fn a_close_says_that_the_disks_are_full() {
-    let world = warm();
-    world.sim.run_for(SECOND);
+/// Another mount fills all data servers.
+pub(super) fn fill_disks(world: &World) {
     let data = world.cluster.map().data.len();
     let servers = world.cluster.servers();
     servers[servers.len() - data..].iter().for_each(|node| world.sim.fill_disk(*node, 3600 * SECOND));
-    // Another mount fills them.
     world.alone(1, |mount| async move {
         let who = caller(1, 0);
         // What the containers have reserved is used up first.
@@ -191,6 +187,14 @@ fn a_close_says_that_the_disks_are_full() {
         }
         mount.release(filler.opened.number).await;
     });
+}
+
+/// A close says that there was no space, and nothing is lost: it is brought when there is some.
+#[test]
+fn a_close_says_that_the_disks_are_full() {
+    let world = warm();
+    world.sim.run_for(SECOND);
+    fill_disks(&world);
     world.alone(0, |mount| async move {
         let file = made(&mount, "late", &bytes(7, 300_000)).await;
         let error = mount.close(file).await.expect_err("there is no space");

@@ -19,6 +19,7 @@ use weft_wire::Rights;
 mod ahead;
 mod appending;
 mod attributes;
+mod behind;
 mod beside;
 mod crowd;
 mod delayed;

@@ -1,0 +1,52 @@
+//! Write-behind. What is gathered of a new file (`gathered.rs`) is sent to data servers each time
+//! that there is enough of it, while the program writes on: by a flow that works for all files, or
+//! by the one that writes if that flow is busy. Of one file one part is under way at a time, so
+//! what data servers have of it has no gap. A part that they do not take stays here with what was
+//! written behind it: the next write, or the close, brings both and hears why it cannot.
+
+use weft_rt::Runtime;
+
+use super::delay::Leaves;
+use super::delayed::{Content, Delayed};
+use super::open_inode::OpenInode;
+use crate::flow::Flow;
+use crate::{Client, OpenFile, Result};
+
+impl Content {
+    /// True if there is enough to be sent.
+    pub(super) fn is_full(&self) -> bool {
+        self.gather_bytes > 0 && self.tail.bytes.len() >= self.gather_bytes
+    }
+}
+
+impl OpenInode {
+    /// True if some of its bytes are here, and others are not.
+    pub(super) fn is_partly_here(&self) -> bool {
+        self.is_delayed() && self.lock().delayed.content().is_some_and(|content| content.tail.start > 0)
+    }
+}
+
+impl OpenFile {
+    /// True if [`Client::send_gathered`] has something to do, and nobody does it yet.
+    pub fn has_much_gathered(&self) -> bool {
+        let inode = self.inode();
+        inode.is_delayed() && matches!(&inode.lock().delayed, Delayed::Here(content) if content.is_full() && content.tail.sent.is_empty())
+    }
+}
+
+impl<R: Runtime> Client<R> {
+    /// Sends to data servers what was gathered of a file, if it is enough. What they do not take
+    /// stays here, and is brought with the next write or before the close.
+    ///
+    /// # Errors
+    /// As [`Client::write`].
+    pub async fn send_gathered(&self, file: &OpenFile) -> Result<()> {
+        let flow = self.flow("write", file.handle());
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_WRITE);
+        self.send_on(flow, file.inode()).await
+    }
+
+    pub(super) async fn send_on(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+        self.bring_delayed(flow, inode, Leaves::Full).await
+    }
+}

@@ -1,0 +1,250 @@
+//! Streams into new files: they are sent to data servers while they are written, and whoever looks
+//! sees what has been written.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use weft_base::{MILLISECOND, SECOND, Status};
+use weft_client::SetAttr;
+use weft_rt::Runtime;
+use weft_sim_tests::mount::{Mount, Open, caller, how};
+use weft_wire::Rights;
+
+use super::gathered::{bytes, fill_disks, warm};
+use super::{ROOT, UPDATE, World};
+
+const PIECE: usize = 64 << 10;
+const STREAM: usize = 4 << 20;
+
+async fn write(mount: &Mount, file: Open, all: &[u8], from: usize) {
+    for start in (from..all.len()).step_by(PIECE) {
+        let piece = &all[start..all.len().min(start + PIECE)];
+        mount.write(&caller(1, 0), file, start as u64, piece, false).await.expect("it is written");
+    }
+}
+
+async fn read(mount: &Mount, name: &str) -> Vec<u8> {
+    let file = mount.open(&caller(2, 0), ROOT, name, how(Rights::READ)).await.expect("it opens");
+    let found = read_open(mount, file).await;
+    mount.release(file.opened.number).await;
+    found
+}
+
+async fn read_open(mount: &Mount, file: Open) -> Vec<u8> {
+    let pieces = mount.posix.read(file.opened.number, 0, 2 * STREAM as u64).await.expect("it is read");
+    pieces.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect()
+}
+
+async fn new(mount: &Mount, name: &str) -> Open {
+    mount.create(&caller(1, 0), ROOT, name, 0o600).await.expect("a new file")
+}
+
+/// All mounts see these bytes.
+fn check(world: &World, name: &'static str, all: &[u8]) {
+    for number in [1, 0] {
+        let (found, size) = world.alone(number, move |mount| async move {
+            let found = read(&mount, name).await;
+            let node = mount.walk(&caller(2, 0), ROOT, name, true).await.expect("it is there");
+            (found, mount.stat(node).await.expect("it is there").size)
+        });
+        assert!(found == all && size == all.len() as u64, "{name}: mount {number} reads {} bytes of {size}", found.len());
+    }
+}
+
+/// Fewer messages, and the program waits less, than for a file that was there before.
+#[test]
+fn a_stream_is_sent_while_it_is_written() {
+    let world = warm();
+    let all = bytes(3, STREAM);
+    let measured = [true, false].map(|is_new| {
+        let all = all.clone();
+        world.alone(0, move |mount| async move {
+            let file = match is_new {
+                true => new(&mount, "stream").await,
+                false => mount.open(&caller(1, 0), ROOT, "large", how(UPDATE)).await.expect("it opens"),
+            };
+            let (begun, before) = (mount.posix.rt().now(), mount.posix.stats().requests);
+            write(&mount, file, &all, 0).await;
+            mount.close(file).await.expect("it is closed");
+            (mount.posix.rt().now().since(begun), mount.posix.stats().requests - before)
+        })
+    });
+    let [(new_ns, new_requests), (old_ns, old_requests)] = measured;
+    // At most eight parts for three data servers each; it writes faster than they do.
+    assert!(new_requests <= 24 + 4 && old_requests >= 3 * (STREAM / PIECE) as u64, "{measured:?}");
+    assert!(2 * new_ns < old_ns, "{measured:?}");
+    check(&world, "stream", &all);
+    check(&world, "large", &all);
+}
+
+/// Whoever reads it meanwhile sees all that was written before, and no more than was written.
+#[test]
+fn others_read_a_stream_while_it_is_written() {
+    for round in 0..6u64 {
+        let world = warm();
+        let all = Rc::new(bytes(round as u8, STREAM));
+        let written = Rc::new(Cell::new(0));
+        let (stream, done) = (all.clone(), written.clone());
+        let writer = world.mounts[0].clone();
+        let writes = world.sim.spawn_on(writer.node, move |rt| async move {
+            let file = new(&writer, "stream").await;
+            for (number, piece) in stream.chunks(PIECE).enumerate() {
+                writer.write(&caller(1, 0), file, (number * PIECE) as u64, piece, false).await.expect("it is written");
+                done.set((number + 1) * PIECE);
+                rt.sleep_until(rt.now() + rt.random() % (round * MILLISECOND + 1)).await;
+            }
+            writer.close(file).await.expect("it is closed");
+        });
+        let (stream, reader) = (all.clone(), world.mounts[1].clone());
+        let reads = world.sim.spawn_on(reader.node, move |rt| async move {
+            while written.get() < STREAM {
+                rt.sleep_until(rt.now() + rt.random() % (20 * MILLISECOND)).await;
+                let least = written.get();
+                if least > 0 {
+                    let found = read(&reader, "stream").await;
+                    assert!(found.len() >= least, "{} bytes of {least}", found.len());
+                    assert!(found == stream[..found.len()], "round {round}");
+                }
+            }
+        });
+        world.run(vec![writes, reads]);
+        check(&world, "stream", &all);
+    }
+}
+
+/// Its own program reads it, writes over what was sent, cuts it, and goes on.
+#[test]
+fn its_program_does_with_a_stream_what_it_likes() {
+    let world = warm();
+    let mut all = bytes(5, STREAM);
+    for what in 0..5 {
+        let name = ["reads", "writes over", "cuts", "sets", "syncs"][what];
+        all.resize(STREAM, 1);
+        let stream = all.clone();
+        let left = world.alone(0, move |mount| async move {
+            let mut stream = stream;
+            let file = new(&mount, name).await;
+            let half = STREAM / 2 + 5000;
+            write(&mount, file, &stream[..half], 0).await;
+            match what {
+                0 => assert!(read_open(&mount, file).await == stream[..half]),
+                1 => {
+                    mount.write(&caller(1, 0), file, 100, &[7; 1000], false).await.expect("it is written");
+                    stream[100..1100].fill(7);
+                    assert!(read_open(&mount, file).await == stream[..half]);
+                }
+                2 => {
+                    let changes = SetAttr { size: Some(10_000), ..SetAttr::default() };
+                    mount.posix.setattr(&caller(1, 0).who, file.node, &changes).await.expect("it is cut");
+                    stream[10_000..half].fill(0);
+                }
+                3 => {
+                    let changes = SetAttr { mode: Some(0o640), ..SetAttr::default() };
+                    let attr = mount.posix.setattr(&caller(1, 0).who, file.node, &changes).await.expect("it is set").attr;
+                    assert_eq!((attr.size, attr.permissions()), (half as u64, 0o640));
+                }
+                _ => mount.posix.fsync(file.opened.number, false).await.expect("it is synced"),
+            }
+            write(&mount, file, &stream, half).await;
+            mount.close(file).await.expect("it is closed");
+            stream
+        });
+        check(&world, name, &left);
+    }
+}
+
+/// A stream meets full disks: a write says so, or the close, and what was written before comes when
+/// there is space.
+#[test]
+fn a_stream_that_does_not_fit_says_so_and_is_brought_later() {
+    let world = warm();
+    let all = bytes(6, STREAM);
+    let (stream, half) = (all.clone(), STREAM / 2);
+    let file = world.alone(0, move |mount| async move {
+        let file = new(&mount, "stream").await;
+        write(&mount, file, &stream[..half], 0).await;
+        file
+    });
+    fill_disks(&world);
+    let stream = all.clone();
+    let written = world.alone(0, move |mount| async move {
+        let mut written = half;
+        while written < STREAM {
+            let piece = &stream[written..written + PIECE];
+            match mount.write(&caller(1, 0), file, written as u64, piece, false).await {
+                Ok(()) => written += PIECE,
+                Err(error) => {
+                    assert_eq!(error.status, Status::NoSpace);
+                    break;
+                }
+            }
+        }
+        assert!(written < STREAM, "the disks are full");
+        let error = mount.close(file).await.expect_err("there is no space");
+        assert_eq!(error.status, Status::NoSpace);
+        written
+    });
+    world.sim.heal();
+    world.sim.run_for(20 * SECOND);
+    check(&world, "stream", &all[..written]);
+}
+
+/// A mount dies while its program writes: what data servers have of the stream has no gap, and is
+/// there.
+#[test]
+fn a_dead_mount_leaves_the_beginning_of_a_stream() {
+    for round in 1..5u64 {
+        let world = warm();
+        let all = bytes(round as u8, STREAM);
+        let (stream, writer) = (all.clone(), world.mounts[0].clone());
+        drop(world.sim.spawn_on(writer.node, move |_| async move {
+            let file = new(&writer, "stream").await;
+            write(&writer, file, &stream, 0).await;
+            std::future::pending::<()>().await;
+        }));
+        world.sim.run_for(round * 5 * MILLISECOND);
+        world.sim.crash(world.mounts[0].node);
+        world.sim.run_for(60 * SECOND);
+        let found = world.alone(1, |mount| async move { read(&mount, "stream").await });
+        assert!(found == all[..found.len()], "round {round}: {} bytes", found.len());
+        println!("{} bytes are left", found.len());
+    }
+}
+
+/// Servers die and links break while both mounts write streams.
+#[test]
+fn streams_survive_faults() {
+    for seed in 0..8 {
+        println!("seed {seed}");
+        let mut world = World::new(seed, None);
+        world.takes_small_files();
+        world.plan_faults();
+        let writers = world.mounts.iter().enumerate().map(|(number, mount)| {
+            let mount = mount.clone();
+            world.sim.spawn_on(mount.node, move |rt| async move {
+                for round in 0..4u8 {
+                    let name = format!("stream {number} {round}");
+                    let all = bytes(round, STREAM / 2 + usize::from(round) * 333);
+                    let file = new(&mount, &name).await;
+                    for (piece, data) in all.chunks(PIECE).enumerate() {
+                        mount.write(&caller(1, 0), file, (piece * PIECE) as u64, data, false).await.expect("it is written");
+                        if piece % 8 == 0 {
+                            rt.sleep_until(rt.now() + rt.random() % (30 * MILLISECOND)).await;
+                        }
+                    }
+                    mount.close(file).await.expect("it is closed");
+                }
+            })
+        });
+        world.run(writers.collect());
+        world.sim.recover();
+        for number in [0, 1] {
+            world.alone(number, move |mount| async move {
+                for (writer, round) in (0..2).flat_map(|writer| (0..4u8).map(move |round| (writer, round))) {
+                    let found = read(&mount, &format!("stream {writer} {round}")).await;
+                    assert!(found == bytes(round, STREAM / 2 + usize::from(round) * 333), "{} bytes", found.len());
+                }
+            });
+        }
+    }
+}
