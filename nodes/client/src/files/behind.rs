@@ -4,6 +4,7 @@
 //! what data servers have of it has no gap. A part that they do not take stays here with what was
 //! written behind it: the next write, or the close, brings both and hears why it cannot.
 
+use weft_base::Nanos;
 use weft_rt::Runtime;
 
 use super::delay::Leaves;
@@ -17,12 +18,36 @@ impl Content {
     pub(super) fn is_full(&self) -> bool {
         self.gather_bytes > 0 && self.tail.bytes.len() >= self.gather_bytes
     }
+
+    /// True for a large write, after which the file ends there, while a part of another file is
+    /// sent: its writer would copy it and then wait for it all the same.
+    pub(super) fn goes_through(&self, end: u64) -> bool {
+        let is_large = end - self.tail.start >= self.gather_bytes as u64;
+        is_large && self.tail.start > 0 && self.tail.is_empty() && self.share.all.is_sending()
+    }
 }
 
 impl OpenInode {
     /// True if some of its bytes are here, and others are not.
     pub(super) fn is_partly_here(&self) -> bool {
         self.is_delayed() && self.lock().delayed.content().is_some_and(|content| content.tail.start > 0)
+    }
+}
+
+impl OpenInode {
+    /// True if data servers have all bytes before this place, and none is here.
+    pub(super) fn goes_on_at(&self, at: u64) -> bool {
+        matches!(&self.lock().delayed, Delayed::Here(content) if content.tail.start == at && content.tail.is_empty())
+    }
+
+    /// The bytes between went to data servers as they were.
+    pub(super) fn went_through(&self, from: u64, to: u64, now: Nanos) {
+        if let Delayed::Here(content) = &mut self.lock().delayed
+            && content.tail.start == from
+            && content.tail.is_empty()
+        {
+            (content.tail.start, content.tail.since) = (to, now);
+        }
     }
 }
 

@@ -329,6 +329,7 @@ impl<R: Runtime> Client<R> {
     pub(super) async fn bring_delayed(&self, flow: Flow, inode: &OpenInode, leaves: Leaves) -> Result<()> {
         let _turn = inode.leaves.enter().await;
         let Some(leaving) = inode.begin_leaving(leaves, self.rt().now()) else { return Ok(()) };
+        let _sending = self.inner.gathered.sends();
         let outcome = match self.may_bring(flow, inode, &leaving).await {
             Ok(true) => self.bring(flow, inode, &leaving).await,
             Ok(false) => {

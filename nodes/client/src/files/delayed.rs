@@ -104,6 +104,8 @@ pub(super) enum Taken {
     Here,
     /// What was gathered before must be sent first.
     Full,
+    /// It goes to data servers as it is, and what follows may stay here.
+    Through,
     /// What is here must leave first.
     TooMuch,
     /// Nothing is here: it is for data servers.

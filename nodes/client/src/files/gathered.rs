@@ -26,6 +26,9 @@ impl Content {
         if self.gather_bytes == 0 || !self.share.all.has_room(now) {
             return Taken::TooMuch;
         }
+        if self.goes_through(end) {
+            return Taken::Through;
+        }
         let bytes = end - self.tail.start + self.tail.sent.len() as u64;
         match bytes <= SENDS_MAX * self.gather_bytes as u64 {
             true if self.share.grow(bytes as usize) => Taken::Here,

@@ -18,6 +18,8 @@ const EXPECTED: usize = 32;
 pub(crate) struct Gathered {
     bytes: AtomicUsize,
     expected: AtomicUsize,
+    /// Parts of files that are being sent (`behind.rs`).
+    sending: AtomicUsize,
     /// Data servers have room, as the first one has said, from this time on; 0: none has said so.
     has_room_from: AtomicU64,
 }
@@ -50,6 +52,17 @@ impl Gathered {
         from > 0 && from <= now.0
     }
 
+    /// Counts a part that is being sent, until the answer is dropped.
+    pub(super) fn sends(self: &Arc<Gathered>) -> Sending {
+        self.sending.fetch_add(1, Ordering::Relaxed);
+        Sending(self.clone())
+    }
+
+    /// True if a part of any file is being sent.
+    pub(super) fn is_sending(&self) -> bool {
+        self.sending.load(Ordering::Relaxed) > 0
+    }
+
     /// A file is larger than its server keeps.
     pub(super) fn outgrown(&self) {
         self.expected.store(EXPECTED, Ordering::Relaxed);
@@ -58,6 +71,16 @@ impl Gathered {
     /// True if one of the last files was. Counts as one more.
     pub(super) fn expects(&self) -> bool {
         self.expected.load(Ordering::Relaxed) > 0 && self.expected.fetch_sub(1, Ordering::Relaxed) > 0
+    }
+}
+
+/// A part that is being sent.
+#[derive(Debug)]
+pub(super) struct Sending(Arc<Gathered>);
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.0.sending.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -24,6 +24,11 @@ impl Tail {
         self.bytes.extend_from_slice(behind);
     }
 
+    /// True if data servers have all there is.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.sent.is_empty()
+    }
+
     /// All bytes are on their way from now on.
     pub(super) fn send(&mut self, now: Nanos) -> Bytes {
         self.sent = self.bytes.split().freeze();

@@ -84,29 +84,36 @@ impl<R: Runtime> Client<R> {
         if !file.rights().contains(Rights::WRITE) {
             return Err(flow.error(Status::AccessDenied));
         }
-        if self.delay_write(flow, file.inode(), &ranges, &data, sync).await? {
-            return Ok(());
-        }
+        let inode = file.inode();
+        let _turn = match self.delay_write(flow, inode, &ranges, &data, sync).await? {
+            Taken::Here => return Ok(()),
+            Taken::Through => Some(inode.leaves.enter().await),
+            _ => None,
+        };
         let lists = split(self.distribution(flow, file.inode()).await?, &ranges).map_err(|status| flow.error(status))?;
         let Some(last) = ranges.iter().rfind(|range| range.bytes > 0) else { return Ok(()) };
         file_end(last.offset, last.bytes).map_err(|status| flow.error(status))?;
-        let inode = file.inode();
+        let goes_on = ranges.first().map(|first| first.offset).filter(|at| inode.goes_on_at(*at));
         let running = inode.begin_write();
         let how = How { mtime_epoch: running.mtime_epoch, sync, end: last.offset + last.bytes };
         let outcome = self.write_messages(flow, inode, lists, &data, how).await;
         inode.end_write(running, &ranges, outcome.as_ref().ok().copied());
+        if let (Some(at), Ok(_)) = (goes_on, &outcome) {
+            inode.went_through(at, how.end, self.rt().now());
+        }
         outcome.map(drop)
     }
 
-    /// Keeps a write here if it can be delayed; if not, nothing is any more.
-    async fn delay_write(&self, flow: Flow, inode: &OpenInode, ranges: &[FileRange], data: &Bulk<'_>, sync: bool) -> Result<bool> {
+    /// Keeps a write here if it can be delayed; if not, nothing is any more, or what goes through
+    /// goes on where data servers end.
+    async fn delay_write(&self, flow: Flow, inode: &OpenInode, ranges: &[FileRange], data: &Bulk<'_>, sync: bool) -> Result<Taken> {
         if sync {
             self.settle_delayed(flow, inode).await?;
         }
         loop {
             match inode.take_write(ranges, data, self.rt().now()) {
-                Taken::Here => return Ok(true),
-                Taken::No => return self.tell_of_loss(flow, inode).map(|()| false),
+                taken @ (Taken::Here | Taken::Through) => return Ok(taken),
+                taken @ Taken::No => return self.tell_of_loss(flow, inode).map(|()| taken),
                 Taken::Full => {
                     let outcome = Box::pin(self.send_on(flow, inode)).await;
                     self.tell_of_loss(flow, inode)?;

@@ -219,16 +219,17 @@ fn streams_survive_faults() {
         let mut world = World::new(seed, None);
         world.takes_small_files();
         world.plan_faults();
-        let writers = world.mounts.iter().enumerate().map(|(number, mount)| {
-            let mount = mount.clone();
+        // Of each mount some, whose parts are sent beside each other.
+        let writers = [(0, PIECE), (1, PIECE), (2, 10 * PIECE), (3, 11 * PIECE), (4, 9 * PIECE)].map(|(number, piece_bytes)| {
+            let mount = world.mounts[number % 2].clone();
             world.sim.spawn_on(mount.node, move |rt| async move {
-                for round in 0..4u8 {
+                for round in 0..3u8 {
                     let name = format!("stream {number} {round}");
                     let all = bytes(round, STREAM / 2 + usize::from(round) * 333);
                     let file = new(&mount, &name).await;
-                    for (piece, data) in all.chunks(PIECE).enumerate() {
-                        mount.write(&caller(1, 0), file, (piece * PIECE) as u64, data, false).await.expect("it is written");
-                        if piece % 8 == 0 {
+                    for (piece, data) in all.chunks(piece_bytes).enumerate() {
+                        mount.write(&caller(1, 0), file, (piece * piece_bytes) as u64, data, false).await.expect("it is written");
+                        if piece % 8 == 0 || piece_bytes > PIECE {
                             rt.sleep_until(rt.now() + rt.random() % (30 * MILLISECOND)).await;
                         }
                     }
@@ -236,11 +237,11 @@ fn streams_survive_faults() {
                 }
             })
         });
-        world.run(writers.collect());
+        world.run(writers.into());
         world.sim.recover();
         for number in [0, 1] {
             world.alone(number, move |mount| async move {
-                for (writer, round) in (0..2).flat_map(|writer| (0..4u8).map(move |round| (writer, round))) {
+                for (writer, round) in (0..5).flat_map(|writer| (0..3u8).map(move |round| (writer, round))) {
                     let found = read(&mount, &format!("stream {writer} {round}")).await;
                     assert!(found == bytes(round, STREAM / 2 + usize::from(round) * 333), "{} bytes", found.len());
                 }
