@@ -184,8 +184,8 @@ fn inline(twin: &Twin, work: &Work<'_>, values: &[String], base: Rates, seen: &s
     let writes = twin.rates("write", &[values, &blocks, &work.blocks(asked.write_bytes.next_multiple_of(SECTOR))].concat())?;
     let ratio = Rates { apart: 1.0 + base.apart / writes.apart, together: 1.0 + base.together / writes.together }.over(Rates::ONE);
     let sentence = format!(
-        "Do: write small files whole (`weft cp`, `weft_put`) into a directory with the hint `inline_limit` (`weft hint set inline_limit \
-         {INLINE_BYTES} FS:/DIR`): {ratio:.1} times the files ({seen})"
+        "Do: keep new small files beside their inodes (`weft hint set inline_limit {INLINE_BYTES} FS:/DIR`), and close them when they \
+         are written: {ratio:.1} times the files ({seen})"
     );
     Ok((ratio >= WORTH).then_some(Advice { sentence, values: String::new(), ratio }))
 }

@@ -14,7 +14,7 @@ use crate::gateway::Gateway;
 use crate::posix::Posix;
 
 /// How long a close may wait for others, in nanoseconds.
-const GATHER: u64 = 3 * MILLISECOND;
+const OTHERS_NS: u64 = 3 * MILLISECOND;
 /// How often servers are asked whether they have restarted, in nanoseconds: well within the time
 /// for which they keep the sessions of clients.
 const KEEP_ALIVE: u64 = 5 * SECOND;
@@ -44,7 +44,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
                     continue;
                 }
                 (false, true) => {}
-                (false, false) => self.rt().sleep_until(self.now() + GATHER).await,
+                (false, false) => self.rt().sleep_until(self.now() + OTHERS_NS).await,
             }
             let files = {
                 let mut state = self.closes.lock();

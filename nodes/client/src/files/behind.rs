@@ -4,7 +4,7 @@
 //! what data servers have of it has no gap. A part that they do not take stays here with what was
 //! written behind it: the next write, or the close, brings both and hears why it cannot.
 
-use weft_base::Nanos;
+use weft_base::{Nanos, SECOND};
 use weft_rt::Runtime;
 
 use super::delay::Leaves;
@@ -12,6 +12,10 @@ use super::delayed::{Content, Delayed};
 use super::open_inode::OpenInode;
 use crate::flow::Flow;
 use crate::{Client, OpenFile, Result};
+
+/// A server that has said nothing when so much of its term is left is silent, in nanoseconds. One
+/// that answers says something three times in a term of five seconds.
+const SILENCE_NS: u64 = SECOND;
 
 impl Content {
     /// True if there is enough to be sent.
@@ -69,6 +73,18 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("write", file.handle());
         let _op = weft_trace::operation(weft_trace::event::CLIENT_WRITE);
         self.send_on(flow, file.inode()).await
+    }
+
+    /// A stream does not wait for a metadata server that falls silent: while this client may still
+    /// bring what is here without asking it, it does, and what follows is written at once.
+    pub(super) async fn settle_before_silence(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+        if inode.is_partly_here() {
+            let server = self.owner(flow, inode.handle).await?;
+            if self.inner.knowledge.is_heard_in(server, self.rt().now() + SILENCE_NS).is_none() {
+                return Box::pin(self.settle_delayed(flow, inode)).await;
+            }
+        }
+        Ok(())
     }
 
     pub(super) async fn send_on(&self, flow: Flow, inode: &OpenInode) -> Result<()> {

@@ -111,6 +111,7 @@ impl<R: Runtime> Client<R> {
             self.settle_delayed(flow, inode).await?;
         }
         loop {
+            self.settle_before_silence(flow, inode).await?;
             match inode.take_write(ranges, data, self.rt().now()) {
                 taken @ (Taken::Here | Taken::Through) => return Ok(taken),
                 taken @ Taken::No => return self.tell_of_loss(flow, inode).map(|()| taken),

@@ -10,6 +10,7 @@ use weft_rt::Runtime;
 use weft_sim_tests::mount::{Mount, Open, caller, how};
 use weft_wire::Rights;
 
+use super::delayed::rest;
 use super::gathered::{bytes, fill_disks, warm};
 use super::{ROOT, UPDATE, World};
 
@@ -209,6 +210,34 @@ fn a_dead_mount_leaves_the_beginning_of_a_stream() {
         assert!(found == all[..found.len()], "round {round}: {} bytes", found.len());
         println!("{} bytes are left", found.len());
     }
+}
+
+/// Without its metadata server a stream goes on, as one into a file that was there before.
+#[test]
+fn a_stream_goes_on_without_its_metadata_server() {
+    let world = warm();
+    let all = Rc::new(bytes(9, STREAM));
+    let stream = all.clone();
+    let file = world.alone(0, move |mount| async move {
+        let file = new(&mount, "stream").await;
+        write(&mount, file, &stream[..STREAM / 2], 0).await;
+        file
+    });
+    let (meta, stream) = (world.cluster.servers()[0], all.clone());
+    world.sim.crash(meta);
+    world.alone(0, move |mount| async move {
+        let rt = mount.posix.rt();
+        for start in (STREAM / 2..STREAM).step_by(PIECE) {
+            let begun = rt.now();
+            let piece = &stream[start..start + PIECE];
+            mount.write(&caller(1, 0), file, start as u64, piece, false).await.expect("it is written");
+            assert!(rt.now().since(begun) < SECOND, "at {start} after {} ns", rt.now().since(begun));
+            rest(&mount, 500 * MILLISECOND).await;
+        }
+    });
+    world.sim.restart(meta);
+    world.alone(0, move |mount| async move { mount.close(file).await.expect("it is closed") });
+    check(&world, "stream", &all);
 }
 
 /// Servers die and links break while both mounts write streams.
