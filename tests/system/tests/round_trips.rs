@@ -196,8 +196,8 @@ fn a_stream_is_written_in_large_messages() {
     ok(Command::new("dd").args(["if=/dev/zero", "bs=16k", "count=1024"]).arg(format!("of={}", fs.mnt().join("stream").display())));
     let writes = fs.answered_of(&["Write"]) - before;
     assert_eq!(fs::metadata(fs.mnt().join("stream")).unwrap().len(), 16 << 20);
-    // 32 of half a MiB each, or fewer.
-    assert!((4..=40).contains(&writes), "{writes} messages for 1024 writes");
+    // At most 32 parts of half a MiB or more, each one message or two.
+    assert!((4..=70).contains(&writes), "{writes} messages for 1024 writes");
 }
 
 fn has_little_room(fs: &FileSystem, test: &str) -> bool {

@@ -36,9 +36,7 @@ impl OpenInode {
     pub(super) fn is_partly_here(&self) -> bool {
         self.is_delayed() && self.lock().delayed.content().is_some_and(|content| content.tail.start > 0)
     }
-}
 
-impl OpenInode {
     /// True if data servers have all bytes before this place, and none is here.
     pub(super) fn goes_on_at(&self, at: u64) -> bool {
         matches!(&self.lock().delayed, Delayed::Here(content) if content.tail.start == at && content.tail.is_empty())
