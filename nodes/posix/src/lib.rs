@@ -52,6 +52,7 @@ mod pages;
 mod paths;
 mod posix;
 mod sealed;
+mod sends;
 mod set_id;
 mod signal;
 mod table;

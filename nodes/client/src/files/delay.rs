@@ -37,7 +37,7 @@ pub(super) enum Leaves {
 }
 
 /// What is on its way to data servers.
-pub(super) struct Leaving {
+struct Leaving {
     leaves: Leaves,
     start: u64,
     bytes: Bytes,

@@ -18,8 +18,8 @@ const EXPECTED: usize = 32;
 pub(crate) struct Gathered {
     bytes: AtomicUsize,
     expected: AtomicUsize,
-    /// Parts of files that are being sent (`behind.rs`).
-    sending: AtomicUsize,
+    /// Each part of a file that is being sent (`behind.rs`) has another one of it.
+    sending: Arc<()>,
     /// Data servers have room, as the first one has said, from this time on; 0: none has said so.
     has_room_from: AtomicU64,
 }
@@ -53,14 +53,13 @@ impl Gathered {
     }
 
     /// Counts a part that is being sent, until the answer is dropped.
-    pub(super) fn sends(self: &Arc<Gathered>) -> Sending {
-        self.sending.fetch_add(1, Ordering::Relaxed);
-        Sending(self.clone())
+    pub(super) fn sends(&self) -> Arc<()> {
+        self.sending.clone()
     }
 
     /// True if a part of any file is being sent.
     pub(super) fn is_sending(&self) -> bool {
-        self.sending.load(Ordering::Relaxed) > 0
+        Arc::strong_count(&self.sending) > 1
     }
 
     /// A file is larger than its server keeps.
@@ -71,16 +70,6 @@ impl Gathered {
     /// True if one of the last files was. Counts as one more.
     pub(super) fn expects(&self) -> bool {
         self.expected.load(Ordering::Relaxed) > 0 && self.expected.fetch_sub(1, Ordering::Relaxed) > 0
-    }
-}
-
-/// A part that is being sent.
-#[derive(Debug)]
-pub(super) struct Sending(Arc<Gathered>);
-
-impl Drop for Sending {
-    fn drop(&mut self) {
-        self.0.sending.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -9,9 +9,10 @@ use weft_client::SetAttr;
 use weft_rt::Runtime;
 use weft_sim_tests::mount::{Mount, Open, caller, how};
 use weft_wire::Rights;
+use weft_wire::ops::SetTime;
 
 use super::delayed::rest;
-use super::gathered::{bytes, fill_disks, warm};
+use super::gathered::{THEN, bytes, fill_disks, warm};
 use super::{ROOT, UPDATE, World};
 
 const PIECE: usize = 64 << 10;
@@ -147,10 +148,19 @@ fn its_program_does_with_a_stream_what_it_likes() {
                 _ => mount.posix.fsync(file.opened.number, false).await.expect("it is synced"),
             }
             write(&mount, file, &stream, half).await;
+            // As `tar` does.
+            let changes = SetAttr { mtime: Some(SetTime { at: Some(THEN) }), ..SetAttr::default() };
+            mount.posix.setattr(&caller(1, 0).who, file.node, &changes).await.expect("it is set");
             mount.close(file).await.expect("it is closed");
+            assert_eq!(mount.stat(file.node).await.expect("it is there").mtime, THEN);
             stream
         });
         check(&world, name, &left);
+        let mtime = world.alone(1, move |mount| async move {
+            let node = mount.walk(&caller(2, 0), ROOT, name, true).await.expect("it is there");
+            mount.stat(node).await.expect("it is there").mtime
+        });
+        assert_eq!(mtime, THEN, "{name}");
     }
 }
 

@@ -10,7 +10,7 @@ use weft_wire::ops::SetTime;
 use super::delayed::{closed_in, rest, seen, world};
 use super::{ROOT, World};
 
-const THEN: WallTime = WallTime(1_000_000_000_000_000_000);
+pub(super) const THEN: WallTime = WallTime(1_000_000_000_000_000_000);
 /// `tar` writes so many bytes at a time.
 const PIECE: usize = 10_240;
 
