@@ -130,6 +130,10 @@ impl<R: Runtime> Client<R> {
             Judged::AskData(attr, capability, inode) => (attr, capability, inode),
             Judged::AskPartitions(attr, map) => return Box::pin(self.settle_with_partitions(flow, attr, map, asked)).await,
         };
+        if let Some(inode) = &inode {
+            // As for who reads it. What cannot be brought, data servers do not count.
+            let _ = self.send_to_look(flow, inode).await;
+        }
         let settled = Box::pin(self.settle_with_data(flow, attr, capability)).await?;
         if let Settled::Exact(attr) | Settled::Later(attr) = &settled {
             self.keep(attr, inode.as_deref(), asked);

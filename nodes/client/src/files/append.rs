@@ -9,6 +9,7 @@ use weft_wire::Rights;
 use weft_wire::ops::{Family, Lock, LockKind, LockOutcome, Unlock};
 
 use super::appending::{AGAIN_NS, Appending};
+use super::delayed::Taken;
 use super::open_inode::OpenInode;
 use super::opens::RENEWAL;
 use crate::flow::Flow;
@@ -79,6 +80,9 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("append", file.handle());
         let inode = file.inode();
         let _turn = inode.appends.enter().await;
+        if sync.is_none() && self.append_delayed(flow, inode, &data).await? {
+            return Ok(());
+        }
         self.settle_delayed(flow, inode).await?;
         if !inode.begin_alone() {
             if inode.may_ask_alone(self.rt().now()) {
@@ -96,6 +100,20 @@ impl<R: Runtime> Client<R> {
             let _ = self.report(flow, inode).await;
         }
         outcome
+    }
+
+    /// Keeps the data here if it can be delayed: nobody else knows of the file, so its end is
+    /// known.
+    async fn append_delayed(&self, flow: Flow, inode: &OpenInode, data: &Bulk<'_>) -> Result<bool> {
+        while inode.is_delayed() {
+            self.settle_before_silence(flow, inode).await?;
+            match inode.take_append(data, self.rt().now()) {
+                Taken::Here => return Ok(true),
+                Taken::Full => self.send_more(flow, inode).await?,
+                Taken::Through | Taken::TooMuch | Taken::No => break,
+            }
+        }
+        Ok(false)
     }
 
     /// [`Client::append`] without asking whether this client is alone: for clients that hear no

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use weft_base::{DataTime, Handle, Nanos, Payload, SECOND, Status};
-use weft_layout::{FileRange, split};
+use weft_layout::{FileRange, file_end, split};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::Rights;
 use weft_wire::ops::OpenRequest;
@@ -32,20 +32,22 @@ pub(super) enum Leaves {
     All,
     /// All that was gathered, of a file that is about to be closed: attributes may follow then.
     BeforeClose,
-    /// What was gathered, if it is enough to be sent. What is written next stays.
+    /// What is here. What is written next stays, if it may.
+    Here,
+    /// The same, if it is enough to be sent.
     Full,
 }
 
 /// What is on its way to data servers.
 struct Leaving {
-    leaves: Leaves,
-    start: u64,
-    bytes: Bytes,
+    parts: Vec<(u64, Bytes)>,
     /// The epoch of its time.
     mtime_epoch: u32,
     session: u32,
     /// The bytes are there already.
     is_brought: bool,
+    /// What is written next stays.
+    goes_on: bool,
     /// Attributes go with the close that follows.
     leaves_attributes: bool,
 }
@@ -86,9 +88,8 @@ impl OpenInode {
     pub(super) fn is_kept_too_long(&self, now: Nanos) -> bool {
         self.is_delayed() && {
             let state = self.lock();
-            let is_old = |content: &Content| {
-                (!content.tail.bytes.is_empty() || content.attributes.is_some()) && now.since(content.tail.since) >= KEPT_NS
-            };
+            let is_old =
+                |content: &Content| (content.tail.bytes() > 0 || content.attributes.is_some()) && now.since(content.tail.since) >= KEPT_NS;
             state.writers > 0 && matches!(&state.delayed, Delayed::Here(content) if is_old(content))
         }
     }
@@ -123,52 +124,19 @@ impl OpenInode {
         Some(ranges.iter().map(|range| cut_out(bytes.len(), range, |part| Bytes::copy_from_slice(&bytes[part]))).collect())
     }
 
-    /// Keeps a write here if it can. One that leaves a gap cannot: of holes only data servers know.
+    /// Keeps a write here if it can.
     pub(super) fn take_write(&self, ranges: &[FileRange], data: &Bulk<'_>, now: Nanos) -> Taken {
         if !self.is_delayed() {
             return Taken::No;
         }
+        self.lock().take_write(ranges, data, now)
+    }
+
+    /// Keeps what is written at the end of the file, if it can.
+    pub(super) fn take_append(&self, data: &Bulk<'_>, now: Nanos) -> Taken {
         let mut state = self.lock();
-        let mtime_epoch = DataTime::epoch_of_writes(state.mtime_epoch);
-        let (content, slices) = match (&mut state.delayed, data) {
-            (Delayed::Nothing, _) => return Taken::No,
-            (Delayed::Here(content), Bulk::Slices(slices)) if !content.is_brought => (content, slices),
-            _ => return Taken::TooMuch,
-        };
-        let start = content.tail.start;
-        let mut end = start + content.tail.bytes.len() as u64;
-        for range in ranges {
-            if range.offset > end || range.offset < start {
-                return Taken::TooMuch;
-            }
-            end = end.max(range.offset.saturating_add(range.bytes));
-        }
-        match content.grows(end, now) {
-            // A stream: room for the next part at once.
-            Taken::Here if start > 0 && content.tail.bytes.is_empty() => content.tail.bytes.reserve(content.gather_bytes),
-            Taken::Here => {}
-            taken => return taken,
-        }
-        let mut ranges = ranges.iter();
-        let mut range = FileRange { offset: 0, bytes: 0 };
-        for slice in slices {
-            let mut slice: &[u8] = slice;
-            while !slice.is_empty() {
-                if range.bytes == 0 {
-                    range = *ranges.next().expect("the data is as long as its ranges");
-                    continue;
-                }
-                let (some, rest) = slice.split_at((range.bytes as usize).min(slice.len()));
-                content.tail.put(range.offset, some);
-                slice = rest;
-                range = FileRange { offset: range.offset + some.len() as u64, bytes: range.bytes - some.len() as u64 };
-            }
-        }
-        let at = content.time_at_server(now);
-        content.mtime_epoch = mtime_epoch;
-        let mtime = DataTime { epoch: mtime_epoch, at };
-        state.wrote_to(end, mtime);
-        Taken::Here
+        let offset = state.known_size().bytes;
+        state.take_write(&[FileRange { offset, bytes: data.len() }], data, now)
     }
 
     /// What is to be brought to data servers now. Called inside the gate `leaves`.
@@ -184,25 +152,26 @@ impl OpenInode {
         let is_wanted = match leaves {
             Leaves::All => true,
             Leaves::BeforeClose => content.is_gathered(),
+            Leaves::Here => is_here || content.is_gathered(),
             Leaves::Full => is_here && content.is_full(),
         };
         if !is_wanted {
             return None;
         }
-        let start = content.tail.start;
-        let bytes = content.tail.send(now);
+        let parts = content.tail.send(now);
         let Content { mtime_epoch, session, is_brought, closes_with_attributes, .. } = *content;
         let leaves_attributes = leaves == Leaves::BeforeClose && is_here && closes_with_attributes;
-        if leaves != Leaves::Full {
+        let goes_on = is_here && matches!(leaves, Leaves::Here | Leaves::Full);
+        if !goes_on {
             state.delayed = std::mem::take(&mut state.delayed).into_leaving();
         }
-        Some(Leaving { leaves, start, bytes, mtime_epoch, session, is_brought, leaves_attributes })
+        Some(Leaving { parts, mtime_epoch, session, is_brought, goes_on, leaves_attributes })
     }
 
     /// Data servers have it, with the time of that; `None`: they have not, and it stays here until
     /// they do.
     fn end_leaving(&self, leaving: Leaving, written: Option<DataTime>) {
-        let Leaving { leaves, leaves_attributes, .. } = leaving;
+        let Leaving { goes_on, leaves_attributes, .. } = leaving;
         // Not the last one any more who has these bytes, if they are taken back.
         drop(leaving);
         let mut state = self.lock();
@@ -220,9 +189,9 @@ impl OpenInode {
         if mtime.is_of_a_change() {
             state.brought(mtime);
         }
-        if leaves == Leaves::Full {
+        if goes_on {
             if let Some(content) = state.delayed.content_mut() {
-                content.tail.sent = Bytes::new();
+                content.tail.arrived();
             }
             return;
         }
@@ -247,7 +216,7 @@ impl OpenInode {
     }
 
     fn lose(&self, state: &mut State) {
-        let at_servers = state.delayed.content().map_or(0, |content| content.tail.start - content.tail.sent.len() as u64);
+        let at_servers = state.delayed.content().map_or(0, |content| content.tail.end_at_servers);
         state.delayed = Delayed::Nothing;
         state.lost_writes(at_servers);
         self.has_lost.store(state.writers > 0, Ordering::Relaxed);
@@ -262,7 +231,7 @@ impl OpenInode {
             state.held = state.held.with(on_the_way);
         }
         match outcome {
-            Ok(()) if !content.tail.bytes.is_empty() => self.is_inline.store(true, Ordering::Release),
+            Ok(()) if content.tail.bytes() > 0 => self.is_inline.store(true, Ordering::Release),
             Ok(()) => {}
             // What is left is to be set alone, if the file is there.
             Err(Status::Busy | Status::CapabilityRefused) if content.is_brought => return state.delayed = Delayed::Refused(content),
@@ -276,6 +245,43 @@ impl OpenInode {
 }
 
 impl State {
+    fn take_write(&mut self, ranges: &[FileRange], data: &Bulk<'_>, now: Nanos) -> Taken {
+        let mtime_epoch = DataTime::epoch_of_writes(self.mtime_epoch);
+        let (content, slices) = match (&mut self.delayed, data) {
+            (Delayed::Nothing, _) => return Taken::No,
+            (Delayed::Here(content), Bulk::Slices(slices)) if !content.is_brought => (content, slices),
+            _ => return Taken::TooMuch,
+        };
+        if ranges.iter().any(|range| file_end(range.offset, range.bytes).is_err()) {
+            return Taken::TooMuch;
+        }
+        let taken = content.takes(ranges, now);
+        if taken != Taken::Here {
+            return taken;
+        }
+        let written = ranges;
+        let mut ranges = ranges.iter();
+        let mut range = FileRange { offset: 0, bytes: 0 };
+        for slice in slices {
+            let mut slice: &[u8] = slice;
+            while !slice.is_empty() {
+                if range.bytes == 0 {
+                    range = *ranges.next().expect("the data is as long as its ranges");
+                    continue;
+                }
+                let (some, rest) = slice.split_at((range.bytes as usize).min(slice.len()));
+                content.tail.put(range.offset, some, content.gather_bytes);
+                slice = rest;
+                range = FileRange { offset: range.offset + some.len() as u64, bytes: range.bytes - some.len() as u64 };
+            }
+        }
+        let at = content.time_at_server(now);
+        content.mtime_epoch = mtime_epoch;
+        let mtime = DataTime { epoch: mtime_epoch, at };
+        self.wrote(written, mtime);
+        Taken::Here
+    }
+
     /// What goes with a report that ends writing: all that is kept here.
     pub(super) fn take_delayed(&mut self) -> Option<DelayedReport> {
         if self.writers > 0 || !self.delayed.may_close() {
@@ -283,10 +289,8 @@ impl State {
         }
         // One that is closing already was given up on its way.
         let (Delayed::Here(content) | Delayed::Closing(content)) = std::mem::take(&mut self.delayed) else { return None };
-        let taken = DelayedReport {
-            content: (!content.is_brought).then(|| Bytes::copy_from_slice(&content.tail.bytes)),
-            attributes: content.attributes,
-        };
+        let whole = || Bytes::copy_from_slice(content.tail.whole().expect("what was gathered has left before"));
+        let taken = DelayedReport { content: (!content.is_brought).then(whole), attributes: content.attributes };
         self.delayed = Delayed::Closing(content);
         Some(taken)
     }
@@ -357,14 +361,16 @@ impl<R: Runtime> Client<R> {
     }
 
     async fn bring(&self, flow: Flow, inode: &OpenInode, leaving: &Leaving) -> Result<DataTime> {
-        let Leaving { leaves, start, bytes, mtime_epoch, .. } = leaving;
-        if !leaving.leaves_attributes && *leaves != Leaves::Full {
+        if !leaving.leaves_attributes && !leaving.goes_on {
             self.send_attributes_inside(flow, inode).await?;
         }
-        let range = FileRange { offset: *start, bytes: bytes.len() as u64 };
-        let lists = split(self.distribution(flow, inode).await?, &[range]).map_err(|status| flow.error(status))?;
-        let how = How { mtime_epoch: *mtime_epoch, sync: false, end: start + range.bytes };
-        self.write_messages(flow, inode, lists, &Bulk::Slices(vec![&bytes[..]]), how).await
+        let range = |(start, bytes): &(u64, Bytes)| FileRange { offset: *start, bytes: bytes.len() as u64 };
+        let ranges: Vec<FileRange> = leaving.parts.iter().map(range).collect();
+        let lists = split(self.distribution(flow, inode).await?, &ranges).map_err(|status| flow.error(status))?;
+        let end = ranges.last().map_or(0, |last| last.offset + last.bytes);
+        let how = How { mtime_epoch: leaving.mtime_epoch, sync: false, end };
+        let data = Bulk::Slices(leaving.parts.iter().map(|(_, bytes)| &bytes[..]).collect());
+        self.write_messages(flow, inode, lists, &data, how).await
     }
 
     /// False if this client, which has not heard its server for a while, has lost the right to

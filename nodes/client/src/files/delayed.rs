@@ -81,7 +81,7 @@ impl<R: Runtime> Client<R> {
         let DelayGranted { bytes, keeps_attributes, closes_with_attributes } = *granted;
         let inline_bytes = bytes as usize;
         Content {
-            tail: Tail { since: made.1, ..Tail::default() },
+            tail: Tail::since(made.1),
             inline_bytes,
             gather_bytes: if options.can_gather { inline_bytes.max(self.options().gather_bytes) } else { 0 },
             share: Gathered::share(&self.inner.gathered),
@@ -102,7 +102,7 @@ impl<R: Runtime> Client<R> {
 pub(super) enum Taken {
     /// It stays here.
     Here,
-    /// What was gathered before must be sent first.
+    /// What is here must be sent first.
     Full,
     /// It goes to data servers as it is, and what follows may stay here.
     Through,
@@ -174,6 +174,6 @@ impl Delayed {
 
     /// The bytes of the file, if they are all with this client only.
     pub(super) fn bytes(&self) -> Option<&[u8]> {
-        self.content().filter(|content| !content.is_brought && content.tail.start == 0).map(|content| &content.tail.bytes[..])
+        self.content().filter(|content| !content.is_brought)?.tail.whole()
     }
 }

@@ -5,11 +5,13 @@
 //! set meanwhile follow with the close itself.
 
 use weft_base::Nanos;
+use weft_layout::FileRange;
 use weft_rt::Runtime;
 use weft_wire::Rights;
 
 use super::delay::Leaves;
 use super::delayed::{Content, Delayed, Taken};
+use super::gathered_share::Room;
 use super::open_inode::OpenInode;
 use crate::{Client, OpenFile, Result};
 
@@ -17,29 +19,53 @@ use crate::{Client, OpenFile, Result};
 const SENDS_MAX: u64 = 4;
 
 impl Content {
-    /// What becomes of a write after which the file ends there.
-    pub(super) fn grows(&mut self, end: u64, now: Nanos) -> Taken {
-        if self.tail.start == 0 && end <= self.inline_bytes as u64 {
+    /// What becomes of a write of these ranges.
+    pub(super) fn takes(&mut self, ranges: &[FileRange], now: Nanos) -> Taken {
+        let end = ranges.iter().map(|range| range.offset + range.bytes).max().unwrap_or(0);
+        if end > self.inline_bytes as u64 {
+            self.share.all.outgrown();
+        } else if self.stays_whole(ranges) {
             return Taken::Here;
         }
-        self.share.all.outgrown();
-        if self.gather_bytes == 0 || !self.share.all.has_room(now) {
+        // Of holes only data servers know, too.
+        let room = self.share.all.room(now);
+        if self.gather_bytes == 0 || room == Room::Scarce {
             return Taken::TooMuch;
         }
-        if self.goes_through(end) {
-            return Taken::Through;
+        if room == Room::Unknown {
+            // The first message says.
+            return if self.tail.is_empty() { self.passes() } else { Taken::Full };
         }
-        let bytes = end - self.tail.start + self.tail.sent.len() as u64;
-        match bytes <= SENDS_MAX * self.gather_bytes as u64 {
+        if ranges.iter().any(|range| self.tail.is_on_its_way(range.offset, range.bytes)) {
+            return Taken::Full;
+        }
+        let new: u64 = ranges.iter().map(|range| range.bytes).sum();
+        if self.goes_through(new) {
+            return self.passes();
+        }
+        let bytes = (self.tail.bytes() + self.tail.bytes_sent()) as u64 + new;
+        match bytes <= SENDS_MAX * self.gather_bytes as u64 && !self.tail.is_scattered() {
             true if self.share.grow(bytes as usize) => Taken::Here,
-            false if self.is_full() || !self.tail.sent.is_empty() => Taken::Full,
+            false if self.is_full() || self.tail.bytes_sent() > 0 => Taken::Full,
             _ => Taken::TooMuch,
         }
     }
 
+    /// A write goes past what is here.
+    fn passes(&mut self) -> Taken {
+        self.tail.is_begun = true;
+        Taken::Through
+    }
+
+    /// True if all of the file is here, and is its beginning without a gap after such a write.
+    fn stays_whole(&self, ranges: &[FileRange]) -> bool {
+        let goes_on = |end: u64, range: &FileRange| (range.offset <= end).then_some(end.max(range.offset + range.bytes));
+        self.tail.whole().is_some_and(|whole| ranges.iter().try_fold(whole.len() as u64, goes_on).is_some())
+    }
+
     /// True if it can only go to data servers.
     pub(super) fn is_gathered(&self) -> bool {
-        self.tail.start > 0 || self.tail.bytes.len() > self.inline_bytes
+        self.tail.whole().is_none_or(|whole| whole.len() > self.inline_bytes)
     }
 }
 

@@ -13,8 +13,17 @@ const SCARCE_NS: u64 = 10 * SECOND;
 /// After a file that has outgrown what its server keeps so many more may do so, too.
 const EXPECTED: usize = 32;
 
+/// What data servers have said of their room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// None was written to yet.
+    Unknown,
+    Plenty,
+    Scarce,
+}
+
 /// What all files of a client have gathered, and whether more is to come.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Gathered {
     bytes: AtomicUsize,
     expected: AtomicUsize,
@@ -29,6 +38,14 @@ pub(crate) struct Gathered {
 pub(super) struct GatheredShare {
     pub(super) all: Arc<Gathered>,
     bytes: usize,
+}
+
+impl Default for Gathered {
+    /// The first files may be large ones.
+    fn default() -> Gathered {
+        let [bytes, expected] = [0, EXPECTED].map(AtomicUsize::new);
+        Gathered { bytes, expected, sending: Arc::default(), has_room_from: AtomicU64::new(0) }
+    }
 }
 
 impl Gathered {
@@ -46,10 +63,13 @@ impl Gathered {
         }
     }
 
-    /// True if data servers will take what is gathered, as far as they have said.
-    pub(super) fn has_room(&self, now: Nanos) -> bool {
-        let from = self.has_room_from.load(Ordering::Relaxed);
-        from > 0 && from <= now.0
+    /// Whether data servers will take what is gathered.
+    pub(super) fn room(&self, now: Nanos) -> Room {
+        match self.has_room_from.load(Ordering::Relaxed) {
+            0 => Room::Unknown,
+            from if from <= now.0 => Room::Plenty,
+            _ => Room::Scarce,
+        }
     }
 
     /// Counts a part that is being sent, until the answer is dropped.
@@ -119,19 +139,20 @@ mod tests {
     #[test]
     fn one_server_without_room_counts_for_all() {
         let all = Gathered::default();
-        assert!(!all.has_room(Nanos(SECOND)), "nobody has said so");
+        assert_eq!(all.room(Nanos(SECOND)), Room::Unknown);
         all.told(true, Nanos(SECOND));
-        assert!(all.has_room(Nanos(SECOND)));
+        assert_eq!(all.room(Nanos(SECOND)), Room::Plenty);
         all.told(false, Nanos(2 * SECOND));
         all.told(true, Nanos(3 * SECOND));
-        assert!(!all.has_room(Nanos(3 * SECOND)) && all.has_room(Nanos(12 * SECOND)));
+        assert_eq!([3, 12].map(|seconds| all.room(Nanos(seconds * SECOND))), [Room::Scarce, Room::Plenty]);
     }
 
     #[test]
-    fn more_large_files_are_expected_after_one() {
+    fn more_large_files_are_expected_at_first_and_after_one() {
         let all = Gathered::default();
-        assert!(!all.expects());
-        all.outgrown();
-        assert_eq!((0..2 * EXPECTED).filter(|_| all.expects()).count(), EXPECTED);
+        for _ in 0..2 {
+            assert_eq!((0..2 * EXPECTED).filter(|_| all.expects()).count(), EXPECTED);
+            all.outgrown();
+        }
     }
 }

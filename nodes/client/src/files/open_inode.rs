@@ -412,8 +412,7 @@ impl OpenInode {
 
     /// The size known so far.
     pub(super) fn known_size(&self) -> KnownSize {
-        let state = self.lock();
-        KnownSize { bytes: state.size, epoch: state.epoch }
+        self.lock().known_size()
     }
 
     /// The newest change that is not on stable storage yet, for [`OpenInode::synced`]; changes of
@@ -440,6 +439,10 @@ impl State {
         self.unreported.is_some() || self.is_reporting
     }
 
+    pub(super) fn known_size(&self) -> KnownSize {
+        KnownSize { bytes: self.size, epoch: self.epoch }
+    }
+
     pub(super) fn needed(&self) -> Rights {
         let is_alone = self.writers > 0 && !matches!(self.appending, Appending::Shared(_));
         let needs = [
@@ -453,18 +456,21 @@ impl State {
         needed.fold(Rights::default(), |all, (_, right)| all.with(*right))
     }
 
-    /// This client has written all bytes before `end`, at this time, and no metadata server knows.
-    pub(super) fn wrote_to(&mut self, end: u64, mtime: DataTime) {
-        self.changes += 1;
-        (self.size, self.own_end) = (self.size.max(end), self.own_end.max(end));
-        self.gaps.written(0, end);
-        let news = Unreported { end, mtime, epoch: self.epoch, uncertain: false };
-        self.unreported = Some(news.merge(self.unreported));
+    /// This client has written these ranges at this time, and no metadata server knows.
+    pub(super) fn wrote(&mut self, ranges: &[FileRange], mtime: DataTime) {
+        for range in ranges.iter().filter(|range| range.bytes > 0) {
+            let end = range.offset + range.bytes;
+            (self.size, self.own_end) = (self.size.max(end), self.own_end.max(end));
+            self.gaps.written(range.offset, end);
+        }
+        self.brought(mtime);
     }
 
     /// What it has written so is at data servers now, with this time.
     pub(super) fn brought(&mut self, mtime: DataTime) {
-        self.wrote_to(self.own_end, mtime);
+        self.changes += 1;
+        let news = Unreported { end: self.own_end, mtime, epoch: self.epoch, uncertain: false };
+        self.unreported = Some(news.merge(self.unreported));
     }
 
     /// What it has written so counts as never written, but for the bytes before `at_servers`.

@@ -117,12 +117,10 @@ impl<R: Runtime> Client<R> {
         if let Some(content) = inode.delayed_content() {
             return Ok(Some(content));
         }
-        if inode.is_partly_here() {
-            match self.stop_delaying(flow, inode).await {
-                Err(error) if inode.is_delayed() => return Err(error),
-                // Whoever writes hears of a loss.
-                _ => {}
-            }
+        match self.send_to_look(flow, inode).await {
+            Err(error) if inode.is_delayed() => return Err(error),
+            // Whoever writes hears of a loss.
+            _ => {}
         }
         if let Some(content) = self.read_beside(flow, inode).await {
             return Ok(Some(content));

@@ -86,7 +86,8 @@ impl<R: Runtime> Client<R> {
             return Err(flow.error(Status::AccessDenied));
         }
         let inode = file.inode();
-        let _turn = match self.delay_write(flow, inode, &ranges, &data, sync).await? {
+        let taken = self.delay_write(flow, inode, &ranges, &data, sync).await?;
+        let _turn = match taken {
             Taken::Here => return Ok(()),
             Taken::Through => Some(inode.leaves.enter().await),
             _ => None,
@@ -94,13 +95,12 @@ impl<R: Runtime> Client<R> {
         let lists = split(self.distribution(flow, file.inode()).await?, &ranges).map_err(|status| flow.error(status))?;
         let Some(last) = ranges.iter().rfind(|range| range.bytes > 0) else { return Ok(()) };
         file_end(last.offset, last.bytes).map_err(|status| flow.error(status))?;
-        let goes_on = ranges.first().map(|first| first.offset).filter(|at| inode.goes_on_at(*at));
         let running = inode.begin_write();
         let how = How { mtime_epoch: running.mtime_epoch, sync, end: last.offset + last.bytes };
         let outcome = self.write_messages(flow, inode, lists, &data, how).await;
         inode.end_write(running, &ranges, outcome.as_ref().ok().copied());
-        if let (Some(at), Ok(_)) = (goes_on, &outcome) {
-            inode.went_through(at, how.end, self.rt().now());
+        if taken == Taken::Through && outcome.is_ok() {
+            inode.went_through(how.end, self.rt().now());
         }
         outcome.map(drop)
     }
@@ -116,11 +116,7 @@ impl<R: Runtime> Client<R> {
             match inode.take_write(ranges, data, self.rt().now()) {
                 taken @ (Taken::Here | Taken::Through) => return Ok(taken),
                 taken @ Taken::No => return self.tell_of_loss(flow, inode).map(|()| taken),
-                Taken::Full => {
-                    let outcome = Box::pin(self.send_on(flow, inode)).await;
-                    self.tell_of_loss(flow, inode)?;
-                    outcome?;
-                }
+                Taken::Full => self.send_more(flow, inode).await?,
                 Taken::TooMuch => self.settle_delayed(flow, inode).await?,
             }
         }

@@ -11,7 +11,7 @@ use weft_sim_tests::mount::{Mount, Open, caller, how};
 use weft_wire::Rights;
 use weft_wire::ops::SetTime;
 
-use super::delayed::rest;
+use super::delayed::{rest, world};
 use super::gathered::{THEN, bytes, fill_disks, warm};
 use super::{ROOT, UPDATE, World};
 
@@ -77,6 +77,27 @@ fn a_stream_is_sent_while_it_is_written() {
     assert!(2 * new_ns < old_ns, "{measured:?}");
     check(&world, "stream", &all);
     check(&world, "large", &all);
+}
+
+/// The first file of a mount is no other, whatever it writes first.
+#[test]
+fn the_first_file_of_a_mount_is_a_stream() {
+    for first_bytes in [1000, PIECE, 10 * PIECE] {
+        let world = world();
+        let all = bytes(4, STREAM);
+        let stream = all.clone();
+        let requests = world.alone(0, move |mount| async move {
+            let file = new(&mount, "stream").await;
+            let before = mount.posix.stats().requests;
+            mount.write(&caller(1, 0), file, 0, &stream[..first_bytes], false).await.expect("it is written");
+            write(&mount, file, &stream, first_bytes).await;
+            mount.close(file).await.expect("it is closed");
+            mount.posix.stats().requests - before
+        });
+        // One message more shows that there is room.
+        assert!(requests <= 24 + 4 + 3, "{requests} requests after {first_bytes} bytes");
+        check(&world, "stream", &all);
+    }
 }
 
 /// Whoever reads it meanwhile sees all that was written before, and no more than was written.

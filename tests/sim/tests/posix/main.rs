@@ -29,6 +29,7 @@ mod holes;
 mod known;
 mod moving;
 mod overtaken;
+mod scattered;
 mod space;
 use appending::{append, check_log};
 use moving::{follow, move_on};
