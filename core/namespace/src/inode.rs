@@ -50,12 +50,16 @@ impl InodeFlags {
     pub fn without(self, other: InodeFlags) -> InodeFlags {
         InodeFlags(self.0 & !other.0)
     }
-    /// What is written to the file is with the client that made it (`ops/delay.rs`), or was when it
-    /// was lost. No bit was left: of nothing else somebody appends to what has no data.
+    /// What is written to the file is with a client (`ops/delay.rs`), or was when it was lost. No
+    /// bit was left: of nothing else somebody appends to what has no data.
     pub const DELAYED: InodeFlags = InodeFlags(InodeFlags::WRITING.0 | InodeFlags::APPENDING.0);
     /// True if that is so.
     pub fn is_delayed(self) -> bool {
         self.has(InodeFlags::DELAYED) && !self.has(InodeFlags::HAS_DATA)
+    }
+    /// It becomes so.
+    pub fn delayed(self) -> InodeFlags {
+        self.with(InodeFlags::DELAYED).without(InodeFlags::HAS_DATA)
     }
     /// It is like any file that is written to, by somebody who appends as if alone or does not; its
     /// writer may have brought data already.

@@ -62,7 +62,13 @@ impl State {
     pub fn reclaimable(&self, client: ClientId, handle: Handle, rights: Rights) -> Rights {
         let mut rights = rights.and(Rights::OF_CLIENTS);
         let flags = self.peek(handle).map_or(InodeFlags::default(), |inode| inode.flags);
-        if rights.contains(Rights::DELAY) && !flags.is_delayed() {
+        // A power cut may have taken the open that gave it: then it is as it was, if nobody else
+        // has the file open by now.
+        let may_be_lost = || {
+            let is_out = self.peek(handle).is_some_and(|inode| !inode.is_inline());
+            self.opens.grace == Grace::Lost && is_out && !self.opens.others_have(handle, client, Rights::default())
+        };
+        if rights.contains(Rights::DELAY) && !flags.is_delayed() && !may_be_lost() {
             rights = rights.without(Rights::DELAY);
             // The close with the content was faster.
             if !flags.has(InodeFlags::WRITING) {

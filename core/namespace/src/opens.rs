@@ -14,6 +14,8 @@ struct OpenBy {
     client: ClientId,
     rights: Rights,
     sequence: u64,
+    /// The open that gave it [`Rights::DELAY`], if it has that.
+    delays_from: u64,
 }
 
 /// The time after a restart in which clients say again what they have open.
@@ -43,13 +45,17 @@ impl Opens {
         match change {
             OpenChange::Open { client, handle, rights, sequence } => {
                 let opens = self.by_handle.entry(handle).or_default();
+                let delays = rights.contains(Rights::DELAY);
                 match opens.iter_mut().find(|open| open.client == client) {
                     Some(open) => {
+                        if delays && !open.rights.contains(Rights::DELAY) {
+                            open.delays_from = sequence;
+                        }
                         open.rights = open.rights.with(rights);
                         open.sequence = open.sequence.max(sequence);
                     }
                     None => {
-                        opens.push(OpenBy { client, rights, sequence });
+                        opens.push(OpenBy { client, rights, sequence, delays_from: sequence });
                         self.by_client.entry(client).or_default().insert(handle);
                     }
                 }
@@ -89,6 +95,12 @@ impl Opens {
     pub(crate) fn of(&self, client: ClientId, handle: Handle) -> Option<(Rights, u64)> {
         let open = self.by_handle.get(&handle)?.iter().find(|open| open.client == client)?;
         Some((open.rights, open.sequence))
+    }
+
+    /// True if this client has [`Rights::DELAY`] by this open or an earlier one.
+    pub(crate) fn delayed_by(&self, client: ClientId, handle: Handle, sequence: u64) -> bool {
+        let delays = |open: &OpenBy| open.client == client && open.rights.contains(Rights::DELAY) && open.delays_from <= sequence;
+        self.by_handle.get(&handle).is_some_and(|opens| opens.iter().any(delays))
     }
 
     /// True if anybody, or anybody but `except`, has the file open for writing.

@@ -60,6 +60,7 @@ fn open_as(m: &mut Machine, who: &Credentials, handle: Handle, rights: Rights) -
         inline: None,
         content: None,
         room: None,
+        can_delay: None,
     };
     m.change(|state, cx, record| state.prepare_open(cx, &request, record)).map(drop)
 }

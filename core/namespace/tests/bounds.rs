@@ -67,6 +67,7 @@ fn an_open_is_checked_also_if_another_user_of_the_client_has_the_file_open() {
             inline: None,
             content: None,
             room: None,
+            can_delay: None,
         };
         m.change(|state, cx, record| state.prepare_open(cx, &request, record))
     };

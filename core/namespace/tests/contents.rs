@@ -162,6 +162,7 @@ fn whoever_writes_waits_until_it_is_out() {
             inline,
             content: None,
             room: None,
+            can_delay: None,
         };
         m.change(|state, cx, record| state.prepare_open(cx, &request, record)).map(|reply| reply.state.attr.is_inline())
     };

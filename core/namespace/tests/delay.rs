@@ -69,6 +69,7 @@ fn who_asks_for_it_waits_and_its_client_is_asked_back() {
             inline: None,
             content: None,
             room: None,
+            can_delay: None,
         };
         let waits = |m: &mut Machine, outcome: Result<()>| {
             assert_eq!(outcome, Err(Status::Busy));
@@ -240,6 +241,7 @@ fn the_right_ends_with_who_hears_nothing() {
         inline: None,
         content: None,
         room: None,
+        can_delay: None,
     };
     let refused = m.change(|state, cx, record| state.prepare_open(cx, &again, record));
     assert_eq!(refused.map(drop), Err(Status::CapabilityRefused));
@@ -316,4 +318,81 @@ fn attributes_come_with_a_close_whose_bytes_are_at_data_servers() {
     as_other(&mut m, |m| m.setattr(&SetAttrRequest { mode: Some(0o600), ..setattr(handle, &ROOT) }).unwrap());
     assert_eq!(close_out(&mut m, &close(handle, 9000, at + 50), &told), Err(Status::CapabilityRefused));
     assert_eq!(m.attr(handle).permissions(), 0o600);
+}
+
+fn open_to_delay(m: &mut Machine, handle: Handle, open_sequence: u64) -> Option<u32> {
+    let request = OpenRequest { can_delay: Some(true), ..open(handle, Rights::WRITE, open_sequence) };
+    m.open_with(&request).unwrap().delay.map(|delay| delay.bytes)
+}
+
+fn give_back(m: &mut Machine, handle: Handle, open_sequence: u64) {
+    let back = CloseRequest { open_sequence, keeps: Rights::WRITE, ..close(handle, 0, 0) };
+    m.change(|state, cx, record| state.prepare_close(cx, &back, None, record)).unwrap();
+}
+
+/// Who alone has a file open that was there before may delay what it writes to it, for data
+/// servers; and gives that back as any other.
+#[test]
+fn a_file_that_was_there_is_delayed_by_who_is_alone() {
+    let mut m = machine("5000");
+    let handle = m.create(ROOT_HANDLE, "f").unwrap();
+    as_other(&mut m, |m| m.open(handle, Rights::READ, 3).unwrap());
+    assert_eq!(open_to_delay(&mut m, handle, 1), None, "another one reads it");
+    let closed = CloseRequest { open_sequence: 3, written: None, ..close(handle, 0, 0) };
+    as_other(&mut m, |m| m.change(|state, cx, record| state.prepare_close(cx, &closed, None, record)).unwrap());
+    assert_eq!(open_to_delay(&mut m, handle, 2), Some(0));
+    assert_eq!(open_to_delay(&mut m, handle, 3), None, "it has the right");
+    as_other(&mut m, |m| assert_eq!(m.open(handle, Rights::READ, 5).map(drop), Err(Status::Busy)));
+    assert_eq!(m.state.take_asked_back(), [(ME, handle)]);
+    give_back(&mut m, handle, 3);
+    let flags = m.state.peek(handle).unwrap().flags;
+    assert!(!flags.is_delayed() && flags.may_have_data() && !flags.has(InodeFlags::APPENDING));
+    as_other(&mut m, |m| assert!(m.look(|state, cx| state.getattr(cx, handle)).unwrap().ask_data.is_some()));
+    // Whose it is may be told anew, and what gave the right before back does not take it now.
+    assert_eq!(open_to_delay(&mut m, handle, 4), Some(0));
+    give_back(&mut m, handle, 3);
+    assert!(m.state.peek(handle).unwrap().flags.is_delayed());
+    as_other(&mut m, |m| assert_eq!(m.look(|state, cx| state.getattr(cx, handle)).map(drop), Err(Status::Busy)));
+    // What data servers have does not come here with a close.
+    m.change(|state, cx, record| state.prepare_close(cx, &CloseRequest { open_sequence: 4, ..close(handle, 9, 5) }, None, record)).unwrap();
+    assert_eq!((m.attr(handle).size, open_to_delay(&mut m, handle, 5)), (9, Some(0)));
+    let late = CloseRequest { open_sequence: 5, ..close(handle, 4, 2000) };
+    assert_eq!(close_with(&mut m, &late, b"here"), Err(Status::Conflict));
+}
+
+/// After a restart nobody is told of it before its client has said that it has it.
+#[test]
+fn a_file_that_was_there_is_told_to_nobody_after_a_restart() {
+    let mut m = machine("5000");
+    let handle = m.create(ROOT_HANDLE, "f").unwrap();
+    assert_eq!(open_to_delay(&mut m, handle, 2), Some(0));
+    m.state.begin_grace(false);
+    m.state.drop_client(ME);
+    as_other(&mut m, |m| assert_eq!(m.look(|state, cx| state.getattr(cx, handle)).map(drop), Err(Status::Busy)));
+    let rights = Rights::WRITE.with(Rights::DELAY);
+    assert_eq!(m.state.reclaimable(ME, handle, rights), rights);
+}
+
+/// Who cuts a small file to nothing moves nothing out, and may have it here again.
+#[test]
+fn a_small_file_that_is_cut_stays_small() {
+    let mut m = machine("5000");
+    let handle = made(&mut m, "f", Rights::WRITE).handle;
+    close_with(&mut m, &close(handle, 7, 0), b"content").unwrap();
+    let cut = |m: &mut Machine, open_sequence, can_delay| {
+        let request = OpenRequest { truncate: true, can_delay, ..open(handle, Rights::WRITE, open_sequence) };
+        let plan = m.change(|state, cx, record| state.prepare_open_truncate(cx, &request, record)).unwrap();
+        let weft_namespace::SizePlan::Done(reply) = plan else { panic!("there is nothing to be cut at data servers") };
+        assert_eq!((reply.state.attr.size, reply.state.attr.is_inline()), (0, false));
+        reply.delay.map(|delay| delay.bytes)
+    };
+    assert_eq!(cut(&mut m, 8, Some(true)), Some(4096));
+    let inode = m.state.peek(handle).unwrap();
+    assert_eq!((inode.content_run(), inode.truncate_epoch, inode.flags.is_delayed()), (None, 1, true));
+    close_with(&mut m, &CloseRequest { open_sequence: 8, ..close(handle, 3, 0) }, b"new").unwrap();
+    assert_eq!(m.state.content(handle), Ok(ContentPlace::Here(Bytes::from_static(b"new"))));
+    // Without the right it is at data servers from now on.
+    assert_eq!(cut(&mut m, 9, None), None);
+    let flags = m.state.peek(handle).unwrap().flags;
+    assert!(flags.may_have_data() && !flags.is_delayed());
 }

@@ -134,6 +134,7 @@ fn mode_bits_rule_names() {
         inline: None,
         content: None,
         room: None,
+        can_delay: None,
     };
     m.client = weft_base::ClientId(2);
     for rights in [Rights::READ, Rights::WRITE] {
@@ -450,6 +451,7 @@ fn names_are_found_together_as_alone() {
                 inline: None,
                 content: None,
                 room: None,
+                can_delay: None,
             };
             let opened = m.look(|state, cx| state.prepare_open(cx, &wanted, &mut Record::default()));
             assert_eq!(read, opened.ok().map(|opened| opened.capability), "{name:?}");

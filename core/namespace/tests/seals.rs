@@ -83,6 +83,7 @@ fn nothing_of_a_sealed_tree_changes() {
         inline: None,
         content: None,
         room: None,
+        can_delay: None,
     };
     assert!(m.change(|state, cx, record| state.prepare_open_truncate(cx, &cut, record)).is_err_and(|status| status == Status::Sealed));
     let again = CreateRequest { exclusive: false, open: Rights::WRITE, ..create(dir, "f") };

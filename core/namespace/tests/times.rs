@@ -144,6 +144,7 @@ fn a_truncation_by_somebody_else_clears_set_id_bits() {
         inline: None,
         content: None,
         room: None,
+        can_delay: None,
     };
     m.change(|state, cx, record| state.prepare_open_truncate(cx, &open, record)).unwrap();
     assert_eq!(m.attr(file).mode, 0o777);

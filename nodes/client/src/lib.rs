@@ -31,6 +31,7 @@ pub use names::WalkEnd;
 pub use servers::{DataSpace, QuotaUsage};
 pub use trees::{Discarded, SumNews, TRASH, TrashFault, TreeChange, TreeNews, TreeRemoved, TreeSealed, TreeSums, WatchedTree};
 pub use types::{
-    ClientOptions, CreateOptions, DirItem, DirPage, Fallocate, FsStats, RenameFlags, SeekFor, Seen, SetAttr, WholeFile, XattrFlags,
+    ClientOptions, CreateOptions, DirItem, DirPage, Fallocate, FsStats, OpenWith, RenameFlags, SeekFor, Seen, SetAttr, WholeFile,
+    XattrFlags,
 };
 pub use weft_call::{CallerStats, run_window};

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use weft_base::{Attr, ClientId, FileKind, Handle, Payload, ROOT_HANDLE, SECOND};
 use weft_layout::Strips;
 use weft_wire::Rights;
-use weft_wire::ops::SetTime;
+use weft_wire::ops::{Judged, SetTime};
 
 use crate::Error;
 
@@ -102,6 +102,23 @@ impl Default for CreateOptions {
             can_absorb: false,
         }
     }
+}
+
+/// How a file is opened that is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenWith {
+    /// What to open it for; at least one right.
+    pub rights: Rights,
+    /// Cut it to nothing (`O_TRUNC`).
+    pub truncate: bool,
+    /// What the kernel of a mount remembers of it, which has found the file and allowed the open by
+    /// that. If it is not true any more, or the file has no name, that is
+    /// [`weft_base::Status::Stale`], and nothing has been opened or cut.
+    pub judged: Option<Judged>,
+    /// As [`CreateOptions::can_delay`], of a file that nobody else has open.
+    pub can_delay: bool,
+    /// As [`CreateOptions::can_gather`].
+    pub can_gather: bool,
 }
 
 /// Flags of `rename`; at most one of them.

@@ -25,19 +25,24 @@ pub(crate) struct Contents {
 /// A request that a content may stand in the way of.
 pub(crate) enum Refused {
     /// This file must be out first.
-    ToMove(Handle),
+    Move(Handle),
+    /// This file is cut where it is, but if it is on its way out.
+    Cut(Handle),
     /// There is no room for a content yet, or the file of this name must be out first.
-    ToCreate(Handle, Bytes),
+    Create(Handle, Bytes),
 }
 
 impl Refused {
     /// What it would be about.
     pub(crate) fn of(request: &Request) -> Option<Refused> {
         match request {
-            Request::Open(request) => Some(Refused::ToMove(request.handle)),
-            Request::SetAttr(request) if request.size.is_some() => Some(Refused::ToMove(request.handle)),
+            Request::Open(request) if request.truncate => Some(Refused::Cut(request.handle)),
+            // Who reads it here waits for something else.
+            Request::Open(request) if request.inline == Some(true) && !request.rights.contains(Rights::WRITE) => None,
+            Request::Open(request) => Some(Refused::Move(request.handle)),
+            Request::SetAttr(request) if request.size.is_some() => Some(Refused::Move(request.handle)),
             Request::Create(request) if request.content.is_some() || request.open != Rights::default() => {
-                Some(Refused::ToCreate(request.at.dir, request.name.clone()))
+                Some(Refused::Create(request.at.dir, request.name.clone()))
             }
             _ => None,
         }

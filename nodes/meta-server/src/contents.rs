@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
 use weft_base::{Handle, MILLISECOND, Payload, Result, SECOND, Status};
-use weft_namespace::{ContentPlace, Inode, MovePlan, Record, RequestContext, State, WaitingContent};
+use weft_namespace::{ContentPlace, Inode, InodeFlags, MovePlan, Record, RequestContext, State, WaitingContent};
 use weft_rt::{Bulk, Disk, FileId, PeerId, ServerRuntime, join_all};
 use weft_serving::{ServerError, Service, find_container, make_container};
 use weft_store::objects::{BLOCK_BYTES, CONTAINER_HEADER_BYTES};
@@ -120,8 +120,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(crate) fn refused_for_contents(self: &Rc<Self>, request: &Refused) -> Result<()> {
         let state = self.state.borrow();
         let handle = match request {
-            Refused::ToMove(handle) => *handle,
-            Refused::ToCreate(dir, name) => {
+            Refused::Move(handle) => *handle,
+            Refused::Cut(handle) if !state.peek(*handle).is_some_and(|inode| inode.flags.has(InodeFlags::HAS_DATA)) => return Ok(()),
+            Refused::Cut(handle) => *handle,
+            Refused::Create(dir, name) => {
                 if state.inline_limit(*dir) > 0 && state.lacks_content_room(true) {
                     self.start_growing();
                 }
@@ -195,7 +197,12 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(crate) fn read_inline(self: &Rc<Self>, peer: PeerId, header: &Header, request: &ReadInlineRequest) -> Result<Step> {
         let (handle, client) = (request.capability.handle, header.request.client);
         request.capability.verify(&self.config.serving.key, handle, client, Rights::READ, self.rt.wall())?;
-        let place = self.state.borrow().content(handle)?;
+        let place = {
+            let state = self.state.borrow();
+            // Its reader may have been told where it is before another client began to delay.
+            state.check_tellable(client, handle, state.inode(handle)?)?;
+            state.content(handle)?
+        };
         let content = match place {
             ContentPlace::Out => None,
             ContentPlace::Here(content) => Some(content),

@@ -9,7 +9,7 @@ use weft_journal::Lsn;
 use weft_lease::{AskedBack, Notice, Touched};
 use weft_namespace::{Change, OpenChange, Record};
 use weft_rt::{PeerId, ServerRuntime, Signal, race};
-use weft_wire::ops::{CreateRequest, LeaseNotice, NoticesReply, NoticesRequest, TxPart};
+use weft_wire::ops::{LeaseNotice, NoticesReply, NoticesRequest, TxPart};
 use weft_wire::{Frame, Header, LeaseScope, Op, Request, Rights, Wire};
 
 use crate::Durability;
@@ -117,20 +117,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
     }
 
-    /// Who makes a file may delay what it writes to it only if it hears when others ask, and where
-    /// an answer does not promise stable storage.
-    pub(crate) fn may_delay(self: &Rc<Self>, client: ClientId, request: &mut CreateRequest) {
-        if request.can_delay != Some(true) {
-            return;
-        }
+    /// Who makes or opens a file may delay what it writes to it only if it hears when others ask,
+    /// and where an answer does not promise stable storage.
+    pub(crate) fn may_delay(&self, client: ClientId) -> bool {
         let is_sync = self.shell.identity.durability.get() == Durability::Sync;
-        if is_sync || !self.clients.holders.leases.borrow().hears(client, self.rt.now()) {
-            request.can_delay = None;
-            return;
-        }
-        if self.state.borrow().inline_limit(request.at.dir) > 0 {
-            self.look_for_delay_room();
-        }
+        !is_sync && self.clients.holders.leases.borrow().hears(client, self.rt.now())
     }
 
     /// Contents that clients keep shall find room when they come.

@@ -104,9 +104,17 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let (client, object) = (header.request.client, request.object());
         let leasable = self.leasable(client, &request);
         self.clients.holders.asks_in(client, object);
-        if let Request::Create(create) = &mut request {
-            self.may_delay(client, create);
-            self.may_hold(client, create);
+        match &mut request {
+            Request::Create(create) => {
+                let delays = create.can_delay == Some(true) && self.may_delay(client);
+                create.can_delay = delays.then_some(true);
+                if delays && self.state.borrow().inline_limit(create.at.dir) > 0 {
+                    self.look_for_delay_room();
+                }
+                self.may_hold(client, create);
+            }
+            Request::Open(open) if open.can_delay == Some(true) && !self.may_delay(client) => open.can_delay = None,
+            _ => {}
         }
         let hint = match &request {
             Request::SetXattr(request) if self.config.warn.is_some() => Some(request.clone()),
@@ -168,7 +176,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if matches!(op, Op::Create | Op::Open) && self.state.borrow().is_in_grace() {
             self.open_again(header, Request::of(op, body)?, &answer)?;
         }
-        Ok(Step::Answer(answer, 0))
+        // An open may have cut what was here (`ops/truncate.rs`).
+        Ok(if op == Op::Open { Step::WhenDurable(answer, self.engine.last()) } else { Step::Answer(answer, 0) })
     }
 
     /// The table of open files did not survive the restart, the answer did, and its client could
@@ -181,7 +190,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 let rights = if reply.capability.is_some() { request.open.with(delays) } else { Rights::default() };
                 (reply.handle, rights, request.open_sequence)
             }
-            Request::Open(request) => (request.handle, request.rights, request.open_sequence),
+            Request::Open(request) => {
+                let delays = OpenReply::from_bytes(answer.clone())?.delay.map_or(Rights::default(), |_| Rights::DELAY);
+                (request.handle, request.rights.with(delays), request.open_sequence)
+            }
             _ => return Ok(()),
         };
         let mut state = self.state.borrow_mut();

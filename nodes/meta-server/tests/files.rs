@@ -16,7 +16,18 @@ fn set_size(handle: Handle, size: u64) -> SetAttrRequest {
 }
 
 fn open(handle: Handle, rights: Rights, open_sequence: u64, truncate: bool) -> OpenRequest {
-    OpenRequest { handle, rights, truncate, open_sequence, who: Credentials::ROOT, judged: None, inline: None, content: None, room: None }
+    OpenRequest {
+        handle,
+        rights,
+        truncate,
+        open_sequence,
+        who: Credentials::ROOT,
+        judged: None,
+        inline: None,
+        content: None,
+        room: None,
+        can_delay: None,
+    }
 }
 
 impl Cluster {
@@ -344,6 +355,7 @@ fn many_closes_in_one_request_are_judged_one_by_one() {
             inline: None,
             content: None,
             room: None,
+            can_delay: None,
         };
         user.call(ServerId(0), &open).await.unwrap();
         let close = |handle| CloseRequest { handle, open_sequence: u64::MAX, keeps: Rights::default(), written: None };

@@ -299,6 +299,7 @@ fn a_full_disk_refuses_changes_answers_questions_and_recovers_in(engine: Engine)
             inline: None,
             content: None,
             room: None,
+            can_delay: None,
         };
         reader.call(ServerId(0), &open(Rights::READ, 1)).await.expect("reading writes nothing");
         assert_eq!(reader.call(ServerId(0), &open(Rights::READ.with(Rights::WRITE), 2)).await.unwrap_err(), Status::NoSpace);

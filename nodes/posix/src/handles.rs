@@ -82,7 +82,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::open`].
     pub async fn open_handle(&self, who: &Credentials, handle: Handle, how: OpenHow) -> Result<(Attr, u64)> {
         let client = self.client.for_one_operation();
-        let (attr, file) = self.noted(open_looked_up(&client, who, handle, how).await)?;
+        let (attr, file) = self.noted(open_looked_up(&client, who, handle, self.open_options(how)).await)?;
         let number = self.add_opened(&client, who, &attr, file, Caching::Direct, how).await?;
         Ok((attr, number))
     }

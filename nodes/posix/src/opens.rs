@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_base::{ATIME_DUE_NS, Attr, Credentials, FileKind, Handle, SECOND, Status, set_id_bits};
-use weft_client::{Client, CreateOptions, Error, OpenFile, Result, Seen};
+use weft_client::{Client, CreateOptions, Error, OpenFile, OpenWith, Result, Seen};
 use weft_rt::Runtime;
 use weft_wire::Rights;
 
@@ -36,10 +36,11 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             _ if node.is_second() => Caching::Direct,
             caching => caching,
         };
+        let gathers = file.gathers();
         let number = self.add_opened(&client, &caller.who, &attr, file, caching, how).await?;
         // Who opens a file for update may lock it, and a close ends its locks. A new file is rarely
         // locked, and pays nothing for it.
-        let hears_closes = self.options.keeps_locks && how.rights.contains(UPDATE);
+        let hears_closes = self.options.keeps_locks && how.rights.contains(UPDATE) || gathers;
         Ok(Opened { number, caching, hears_closes })
     }
 
@@ -76,6 +77,15 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let caching = self.caching(&attr, &file, how);
         let number = self.add_file(&attr, file, caching, how.stable);
         Ok((shown, Opened { number, caching, hears_closes: can_gather }))
+    }
+
+    /// How a file is opened that is there.
+    pub(crate) fn open_options(&self, how: OpenHow) -> OpenWith {
+        let OpenHow { rights, truncate, direct, stable, .. } = how;
+        let may_stay = rights.contains(Rights::WRITE) && self.options.appends_alone && stable == Stable::No && !direct;
+        let can_gather = may_stay && (self.options.hears_closes || self.client.expects_pieces());
+        // What is cut to nothing may have a small content next.
+        OpenWith { rights, truncate, judged: None, can_delay: can_gather || may_stay && truncate, can_gather }
     }
 
     /// How a file with these permission bits is made that is opened so.
@@ -179,7 +189,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         };
         let outcome = match known {
             Some(known) => Ok(known),
-            None => client.open_judged(&caller.who, file, rights, truncate, judged).await,
+            None => client.open_with(&caller.who, file, OpenWith { judged, ..self.open_options(how) }).await,
         };
         self.close_in_vain(held).await;
         match &outcome {

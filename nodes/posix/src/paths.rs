@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_base::{Attr, Credentials, FileKind, Handle, Status};
-use weft_client::{Client, CreateOptions, Error, OpenFile, Result, SetAttr, WalkEnd, WholeFile};
+use weft_client::{Client, CreateOptions, Error, OpenFile, OpenWith, Result, SetAttr, WalkEnd, WholeFile};
 use weft_rt::Runtime;
 use weft_wire::Rights;
 
@@ -32,12 +32,12 @@ pub(crate) async fn open_looked_up<R: Runtime>(
     client: &Client<R>,
     who: &Credentials,
     file: Handle,
-    how: OpenHow,
+    options: OpenWith,
 ) -> Result<(Attr, Arc<OpenFile>)> {
-    let known = if how.truncate { None } else { client.open_told(who, file, how.rights) };
+    let known = if options.truncate { None } else { client.open_told(who, file, options.rights) };
     match known {
         Some(known) => Ok(known),
-        None => client.open(who, file, how.rights, how.truncate).await,
+        None => client.open_with(who, file, options).await,
     }
 }
 
@@ -149,7 +149,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
                     if attr.kind != FileKind::File {
                         return Ok(Met::Other(attr));
                     }
-                    open_looked_up(&client, who, attr.handle, how).await
+                    open_looked_up(&client, who, attr.handle, self.open_options(how)).await
                 }
                 opened => opened,
             };
@@ -194,7 +194,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
                 FileKind::Symlink => return refuse(Status::TooManySymlinks),
                 _ => return refuse(Status::NotSupported),
             }
-            match open_looked_up(client, who, attr.handle, how).await {
+            match open_looked_up(client, who, attr.handle, self.open_options(how)).await {
                 Err(error) if error.status == Status::Stale => {}
                 outcome => return outcome,
             }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weft_base::{Credentials, FileKind, Handle, MILLISECOND, ROOT_HANDLE, SECOND, Status};
-use weft_client::{Client, CreateOptions, OpenFile, RenameFlags, SeekFor, SetAttr, XattrFlags};
+use weft_client::{Client, CreateOptions, OpenFile, OpenWith, RenameFlags, SeekFor, SetAttr, XattrFlags};
 use weft_layout::HintName;
 use weft_rt::{Bulk, Runtime};
 use weft_rt_sim::{Control, Joined, NodeId, Random, SimRt};
@@ -394,7 +394,10 @@ impl Worker {
             }
             Action::RemoveXattr { handle } => Ok(done(client.remove_xattr(who, *handle, XATTR).await?)),
             Action::Open { handle } => {
-                let (opened, file) = client.open(who, *handle, Rights::READ.with(Rights::WRITE), false).await?;
+                let can_delay = self.shared.borrow().history.delays && !number.is_multiple_of(3);
+                let rights = Rights::READ.with(Rights::WRITE);
+                let how = OpenWith { rights, can_delay, can_gather: can_delay, ..OpenWith::default() };
+                let (opened, file) = client.open_with(who, *handle, how).await?;
                 self.open.entry(*handle).or_default().push(file);
                 Ok(attr(opened))
             }

@@ -151,6 +151,7 @@ fn promise_capability() {
         inline: None,
         content: None,
         room: None,
+        can_delay: None,
     };
     let given = meta.ask(&open, &[]).unwrap().unwrap().0.capability;
     let mut ours = Peer::join(data, &key, ClientId(77)).unwrap();

@@ -83,10 +83,10 @@ impl State {
         if applies {
             record.open = Some(OpenChange::Keep { client, handle, rights, sequence: request.open_sequence });
         }
-        // What it has kept is at data servers now. No later open can have given it the right.
+        // What it has kept is at data servers now, unless a later open has given it the right anew.
         match self.opens.of(client, handle) {
             _ if rights.contains(Rights::DELAY) => {}
-            Some((has, sequence)) if has.contains(Rights::DELAY) => {
+            Some((has, sequence)) if self.opens.delayed_by(client, handle, request.open_sequence) => {
                 changed.flags = changed.flags.not_delayed(if applies { rights } else { has }.contains(Rights::APPEND));
                 if !applies {
                     record.open = Some(OpenChange::Keep { client, handle, rights: has.without(Rights::DELAY), sequence });

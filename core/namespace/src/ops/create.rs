@@ -6,7 +6,7 @@ use weft_wire::Rights;
 use weft_wire::ops::{CreateReply, CreateRequest, DirChange};
 
 use super::open::{check_out, written_with};
-use crate::{Change, EXECUTE, Inode, InodeFlags, MODE_SETGID, OpenChange, Record, RequestContext, State};
+use crate::{Change, EXECUTE, Inode, MODE_SETGID, OpenChange, Record, RequestContext, State};
 
 /// Longest target of a symlink in bytes (`PATH_MAX` of Linux without its NUL).
 const TARGET_BYTES_MAX: usize = 4095;
@@ -50,7 +50,7 @@ impl State {
             let client = cx.client;
             let rights = if delay_bytes.is_some() { request.open.with(Rights::DELAY) } else { request.open };
             if delay_bytes.is_some() {
-                inode.flags = inode.flags.with(InodeFlags::DELAYED);
+                inode.flags = inode.flags.delayed();
             } else if rights.contains(Rights::WRITE) {
                 inode.flags = written_with(inode.flags, rights);
             }

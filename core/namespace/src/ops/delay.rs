@@ -1,9 +1,11 @@
-//! Writes that their client delays. Who makes a small file ([`CreateRequest::can_delay`]) may keep
-//! what it writes to it until it closes it: then all of it comes with the close, and stays here as
-//! if it had come with the create. Until then nobody else is told anything of the file.
+//! Writes that their client delays. Who makes a small file ([`CreateRequest::can_delay`]), or cuts
+//! one that is here to nothing, may keep what it writes to it until it closes it: then all of it
+//! comes with the close, and stays here as if it had come with the create. Until then nobody else
+//! is told anything of the file. Who opens another file for writing that nobody else has open
+//! ([`OpenRequest::can_delay`]) may keep for a while what data servers shall have.
 //!
 //! ```text
-//!             create ──▶ delayed ── closed, with the content ──▶ here (`content.rs`)
+//!     create, open ──▶ delayed ── closed, with the content ──▶ here (`content.rs`)
 //!                           │
 //!   it grows, or its client │ asked back, or its client is silent
 //!   writes it to stable     ▼
@@ -13,10 +15,10 @@
 //! hears no notices any more loses the right, and with it what it has kept: others may have looked.
 
 use bytes::Bytes;
-use weft_base::{ClientId, DataTime, Handle, MODE_INLINE, Result, Status};
+use weft_base::{ClientId, DataTime, Handle, MODE_INLINE, Result, Status, whole_blocks};
 use weft_layout::INLINE_BYTES_MAX;
 use weft_wire::Rights;
-use weft_wire::ops::{CloseRequest, CreateRequest, DelayedAttributes};
+use weft_wire::ops::{CloseRequest, CreateRequest, DelayedAttributes, OpenRequest};
 
 use crate::contents::ContentRoom;
 use crate::{Change, Inode, InodeFlags, MODE_MASK, OpenChange, Record, RequestContext, State};
@@ -32,6 +34,36 @@ impl State {
         }
         let limit = self.content_limit(request.at.dir, inode);
         (limit > 0 && self.has_delay_room()).then_some(limit)
+    }
+
+    /// How many bytes the client that opens this file may keep of it, of those that stay here then;
+    /// `None`: it may delay nothing.
+    pub(super) fn delay_bytes_of_open(&self, client: ClientId, request: &OpenRequest, inode: &Inode) -> Option<u32> {
+        let handle = request.handle;
+        let is_wanted = request.can_delay == Some(true) && request.rights.contains(Rights::WRITE);
+        // Who has the file open, or may have had it before a restart, reads where it has read.
+        let is_alone = || !self.opens.others_have(handle, client, Rights::default()) && !self.is_in_grace();
+        let may_delay = || self.bytes_left(inode.uid).is_none() && !inode.has_no_metafile() && !inode.flags.is_delayed();
+        if !is_wanted || !is_alone() || !may_delay() || self.has_lost_writers(handle) || self.check_writable(handle, inode).is_err() {
+            return None;
+        }
+        // Of what directory it is nobody knows here; as many blocks as it has had, it may have
+        // again.
+        let limit = self.settings.inline_limit.max(whole_blocks(inode.size) as u32).min(inode.layout.stripe_bytes);
+        let is_cut_here = inode.is_inline() && request.truncate;
+        Some(if is_cut_here && self.has_delay_room() { limit } else { 0 })
+    }
+
+    /// The client that opens a file with this record delays what it writes to it.
+    pub(super) fn let_delay(&self, handle: Handle, inode: &Inode, record: &mut Record) {
+        if let Some(OpenChange::Open { rights, .. }) = &mut record.open {
+            *rights = rights.with(Rights::DELAY);
+        }
+        let of_file = |change: &&mut Change| matches!(change, Change::PutInode { handle: of, .. } if *of == handle);
+        match record.changes.iter_mut().rev().find(of_file) {
+            Some(Change::PutInode { inode, .. }) => inode.flags = inode.flags.delayed(),
+            _ => record.changes.push(Change::PutInode { handle, inode: Inode { flags: inode.flags.delayed(), ..inode.clone() } }),
+        }
     }
 
     /// True if there is room for one content more, if the largest one comes for each file to which
@@ -65,7 +97,7 @@ impl State {
     /// # Errors
     /// [`Status::Busy`], as [`State::check_readable`] and while another client delays writes: it is
     /// noted as one to be asked back ([`State::take_asked_back`]).
-    pub(crate) fn check_tellable(&self, client: ClientId, handle: Handle, inode: &Inode) -> Result<()> {
+    pub fn check_tellable(&self, client: ClientId, handle: Handle, inode: &Inode) -> Result<()> {
         self.check_readable(handle, inode)?;
         if inode.is_directory() && self.is_delegated_elsewhere(Some(client), handle) {
             return Err(Status::Busy);
@@ -136,6 +168,10 @@ impl State {
             // It came before a crash, and its answer did not get out.
             let is_here = inode.is_inline() && inode.size == content.len() as u64;
             return if is_here { Ok(()) } else { Err(Status::CapabilityRefused) };
+        }
+        if inode.size > 0 {
+            // Data servers have some of it.
+            return Err(Status::Conflict);
         }
         if content.len() > INLINE_BYTES_MAX.min(inode.layout.stripe_bytes) as usize {
             return Err(Status::TooBig);

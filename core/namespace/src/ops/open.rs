@@ -2,7 +2,7 @@
 
 use weft_base::{ClientId, Credentials, FileKind, Handle, MODE_INLINE, Result, Status};
 use weft_wire::Rights;
-use weft_wire::ops::{OpenReply, OpenRequest, RoomWanted};
+use weft_wire::ops::{OpenDelay, OpenReply, OpenRequest, RoomWanted};
 
 use crate::{Change, Inode, InodeFlags, OpenChange, READ, Record, RequestContext, State, WRITE};
 
@@ -17,8 +17,12 @@ impl State {
         let inode = self.inode(request.handle)?;
         check_judgement(inode, request)?;
         let (handle, rights, room) = (request.handle, request.rights, request.room.as_ref());
-        let reply = self.prepare_open_inode(cx, handle, inode, rights, request.open_sequence, &request.who, room, record)?;
+        let mut reply = self.prepare_open_inode(cx, handle, inode, rights, request.open_sequence, &request.who, room, record)?;
         check_out(inode, request.rights, request.inline == Some(true))?;
+        if let Some(bytes) = self.delay_bytes_of_open(cx.client, request, inode) {
+            self.let_delay(handle, inode, record);
+            reply.delay = Some(OpenDelay { bytes, now: cx.now });
+        }
         Ok(reply)
     }
 
@@ -96,7 +100,7 @@ impl State {
         }
         let (capability, ceiling, change) = self.grant(cx, (handle, inode), rights, room)?;
         record.changes.extend(change);
-        Ok(OpenReply { state: self.file_state(cx, handle, inode), capability, content_bytes: None, ceiling })
+        Ok(OpenReply { state: self.file_state(cx, handle, inode), capability, content_bytes: None, ceiling, delay: None })
     }
 }
 

@@ -1,10 +1,10 @@
 //! SetAttr: mode, owner, group, times; with `truncate.rs` the size.
 
 use bytes::Bytes;
-use weft_base::{Credentials, DataTime, FileKind, Handle, MODE_SEALED, Result, Status, WallTime, set_id_bits};
+use weft_base::{Credentials, DataTime, FileKind, Handle, MODE_INLINE, MODE_SEALED, Result, Status, WallTime, set_id_bits};
 use weft_layout::FILE_BYTES_MAX;
 use weft_wire::Rights;
-use weft_wire::ops::{FileState, OpenReply, OpenRequest, SetAttrRequest, SetTime};
+use weft_wire::ops::{FileState, OpenDelay, OpenReply, OpenRequest, SetAttrRequest, SetTime};
 
 use super::open::{check_judgement, check_out, written_with};
 use super::truncate::truncated;
@@ -175,8 +175,13 @@ impl State {
         self.may_access(who, handle, inode, WRITE)?;
         self.check_writable(handle, inode)?;
         self.check_tellable(cx.client, handle, inode)?;
-        check_out(inode, Rights::WRITE, false)?;
         let mut changed = inode.changed(cx.now);
+        if inode.is_inline() && !inode.flags.has(InodeFlags::HAS_DATA) {
+            // What would be moved out is cut off.
+            (changed.mode, changed.of_kind) = (inode.mode & !MODE_INLINE, 0);
+        } else {
+            check_out(inode, Rights::WRITE, false)?;
+        }
         self.drop_privileges(who, handle, &mut changed, record);
         let plan = self.plan_size(handle, inode, &mut changed, 0, cx.now);
         if rights.contains(Rights::WRITE) {
@@ -185,14 +190,19 @@ impl State {
         record.open = Some(OpenChange::Open { client: cx.client, handle, rights, sequence: request.open_sequence });
         let opened = |inode: &Inode| {
             let (capability, ceiling, reserves) = self.grant(cx, (handle, inode), rights, None)?;
-            Ok((OpenReply { state: self.file_state(cx, handle, inode), capability, content_bytes: None, ceiling }, reserves))
+            Ok((OpenReply { state: self.file_state(cx, handle, inode), capability, content_bytes: None, ceiling, delay: None }, reserves))
         };
-        let (result, reserves) = match plan {
+        let (mut result, reserves) = match plan {
             Some(()) => opened(&truncated(&changed)).map(|(reply, reserves)| (SizePlan::Truncate(reply), reserves))?,
             None => opened(&changed).map(|(reply, reserves)| (SizePlan::Done(reply), reserves))?,
         };
         record.changes.push(Change::PutInode { handle, inode: changed });
         record.changes.extend(reserves);
+        if let Some(bytes) = self.delay_bytes_of_open(cx.client, request, inode) {
+            self.let_delay(handle, inode, record);
+            let (SizePlan::Done(reply) | SizePlan::Truncate(reply)) = &mut result;
+            reply.delay = Some(OpenDelay { bytes, now: cx.now });
+        }
         Ok(result)
     }
 }

@@ -91,18 +91,11 @@ impl Machine {
     }
 
     pub fn open(&mut self, handle: Handle, rights: Rights, sequence: u64) -> Result<OpenReply> {
-        let request = OpenRequest {
-            handle,
-            rights,
-            truncate: false,
-            open_sequence: sequence,
-            who: ROOT,
-            judged: None,
-            inline: None,
-            content: None,
-            room: None,
-        };
-        self.change(|state, cx, record| state.prepare_open(cx, &request, record))
+        self.open_with(&open(handle, rights, sequence))
+    }
+
+    pub fn open_with(&mut self, request: &OpenRequest) -> Result<OpenReply> {
+        self.change(|state, cx, record| state.prepare_open(cx, request, record))
     }
 
     pub fn mkdir_as(&mut self, who: &Credentials, dir: Handle, file: &str, mode: u32) -> Result<Handle> {
@@ -263,3 +256,18 @@ pub fn walked(state: &State) -> Vec<UserUsage> {
 }
 
 pub const TOP: Handle = ROOT_HANDLE;
+
+pub fn open(handle: Handle, rights: Rights, open_sequence: u64) -> OpenRequest {
+    OpenRequest {
+        handle,
+        rights,
+        truncate: false,
+        open_sequence,
+        who: ROOT,
+        judged: None,
+        inline: None,
+        content: None,
+        room: None,
+        can_delay: None,
+    }
+}

@@ -116,6 +116,7 @@ fn a_key_that_only_reads_changes_nothing() {
             inline: None,
             content: None,
             room: None,
+            can_delay: None,
         })
     };
     assert_eq!(access.check_request(&mut open(Rights::READ), nothing), Ok(()));

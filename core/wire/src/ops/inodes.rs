@@ -106,6 +106,9 @@ wire_struct! {
             /// The client has the file open, and a data server has allocated nothing more under the
             /// ceiling that it has (see [`Ceiling`]).
             6 pub room: RoomWanted,
+            /// The client can delay what it writes to the file ([`Rights::DELAY`]): it hears
+            /// notices.
+            8 pub can_delay: bool,
         }
     }
 
@@ -129,7 +132,18 @@ wire_struct! {
             /// Given if the capability is for writing and the owner of the file has a limit of
             /// bytes.
             4 pub ceiling: Ceiling,
+            /// The client has [`Rights::DELAY`].
+            6 pub delay: OpenDelay,
         }
+    }
+
+    /// With which a client delays what it writes to a file that was there before.
+    pub struct OpenDelay {
+        /// As `CreateReply::delay_bytes`; 0: data servers may have some of the file, and all of it
+        /// goes there.
+        pub bytes: u32,
+        /// The time of the server.
+        pub now: WallTime,
     }
 
     /// What a client has written to a file since it opened it or last reported.

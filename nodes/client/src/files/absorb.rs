@@ -70,7 +70,7 @@ impl<R: Runtime> Client<R> {
             let file = self.inner.opens.opened(&ticket, rights, &attr, None)?;
             let inode = Arc::clone(file.inode());
             if delays {
-                let content = self.content_of_new(&granted, options, (attr.mtime, now), knowledge.session(dir.server()).0);
+                let content = self.delayed_content(&granted, options.can_gather, (attr.mtime, now), knowledge.session(dir.server()).0);
                 assert!(inode.delay(content), "nobody has asked for a file that nobody knows");
             }
             let asked = change.done(Effect::Made(DirChange { version: parent.version + 1, time: attr.mtime }));

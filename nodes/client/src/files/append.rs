@@ -13,7 +13,7 @@ use super::delayed::Taken;
 use super::open_inode::OpenInode;
 use super::opens::RENEWAL;
 use crate::flow::Flow;
-use crate::{Client, OpenFile, Result};
+use crate::{Client, OpenFile, OpenWith, Result};
 
 /// The owner of all locks for appends: a client does one append to a file at a time.
 const OWNER: u64 = 1;
@@ -86,7 +86,8 @@ impl<R: Runtime> Client<R> {
         self.settle_delayed(flow, inode).await?;
         if !inode.begin_alone() {
             if inode.may_ask_alone(self.rt().now()) {
-                let (_, opened) = self.open_in(flow, &RENEWAL, inode.handle, Rights::WRITE.with(Rights::APPEND), false, None).await?;
+                let how = OpenWith { rights: Rights::WRITE.with(Rights::APPEND), ..OpenWith::default() };
+                let (_, opened) = self.open_in(flow, &RENEWAL, inode.handle, how).await?;
                 self.close_in(flow, &opened).await?;
             }
             if !inode.begin_alone() {

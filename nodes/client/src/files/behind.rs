@@ -1,9 +1,9 @@
-//! Write-behind. What is gathered of a new file (`gathered.rs`) is sent to data servers each time
-//! that there is enough of it, while the program writes on: by a flow that works for all files, or
-//! by the one that writes if that flow is busy. Of one file one part is under way at a time, so
-//! what data servers have of one that is written in order has no gap. A part that they do not take
-//! stays here with what was written since: the next write, or the close, brings both and hears why
-//! it cannot.
+//! Write-behind. What is gathered of a file (`gathered.rs`) is sent to data servers each time that
+//! there is enough of it, while the program writes on: by a flow that works for all files, or by
+//! the one that writes if that flow is busy. Of one file one part is under way at a time, so what
+//! data servers have of one that is written in order has no gap. A part that they do not take stays
+//! here with what was written since: the next write, or the close, brings both and hears why it
+//! cannot.
 
 use weft_base::{Nanos, SECOND};
 use weft_rt::Runtime;

@@ -61,11 +61,11 @@ impl Content {
 }
 
 impl OpenInode {
-    /// This client may delay what it writes to this new file: it stays here from now on. False if
+    /// This client may delay what it writes to this file: it stays here from now on. False if
     /// others have asked for the file already, or if the right is given back.
     pub(super) fn delay(&self, content: Content) -> bool {
         let mut state = self.lock();
-        if state.shares > 0 || state.is_reporting || !state.held.contains(Rights::DELAY) {
+        if !matches!(state.delayed, Delayed::Nothing) || state.shares > 0 || state.is_reporting || !state.held.contains(Rights::DELAY) {
             return false;
         }
         state.delayed = Delayed::Here(content);
@@ -249,9 +249,13 @@ impl State {
         let mtime_epoch = DataTime::epoch_of_writes(self.mtime_epoch);
         let (content, slices) = match (&mut self.delayed, data) {
             (Delayed::Nothing, _) => return Taken::No,
-            (Delayed::Here(content), Bulk::Slices(slices)) if !content.is_brought => (content, slices),
+            (Delayed::Here(content), Bulk::Slices(slices)) => (content, slices),
             _ => return Taken::TooMuch,
         };
+        if std::mem::take(&mut content.is_brought) {
+            // It was closed, but not by the last one who has it open.
+            content.tail.is_begun = true;
+        }
         if ranges.iter().any(|range| file_end(range.offset, range.bytes).is_err()) {
             return Taken::TooMuch;
         }
@@ -393,6 +397,7 @@ impl<R: Runtime> Client<R> {
             inline: None,
             content: None,
             room: None,
+            can_delay: None,
         };
         match self.call(flow, server, &request).await {
             Ok(reply) => {

@@ -1,7 +1,7 @@
-//! Writes to a new file that stay with this client until the file is closed: then all of it goes to
-//! the server of its inode, with the close. What asks for more than that (it grows beyond what that
-//! server keeps and cannot be gathered (`gathered.rs`), it is brought to stable storage, others ask
-//! for it) brings it to data servers.
+//! Writes to a file that stay with this client until the file is closed: then all of it goes to the
+//! server of its inode, with the close. What asks for more than that (it was there before, or grows
+//! beyond what that server keeps, and cannot be gathered (`gathered.rs`), it is brought to stable
+//! storage, others ask for it) brings it to data servers.
 //!
 //! ```text
 //!   made ──▶ Here ── closed ──▶ Closing ── taken in ──▶ Nothing (it is inline)
@@ -21,7 +21,7 @@ use weft_wire::Rights;
 use super::gathered_share::{Gathered, GatheredShare};
 use super::kept::KeptAttributes;
 use super::tail::Tail;
-use crate::{Client, CreateOptions};
+use crate::Client;
 
 /// What of a file is with this client only.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ pub(super) struct Content {
     pub(super) closes_with_attributes: bool,
     /// The epoch of the time of the last of these writes.
     pub(super) mtime_epoch: u32,
-    /// The time of the server when the file was made, and of this client when it heard of it.
+    /// The time of the server when the right was given, and of this client when it heard of it.
     pub(super) made: (WallTime, Nanos),
     /// In which session at its server this client hears when others ask for it.
     pub(super) session: u32,
@@ -66,7 +66,7 @@ pub(super) struct Content {
     pub(super) attributes: Option<KeptAttributes>,
 }
 
-/// The right to delay writes to a new file, as its server has given it.
+/// The right to delay writes to a file, as its server has given it.
 pub(super) struct DelayGranted {
     /// How many bytes it will keep.
     pub(super) bytes: u32,
@@ -75,15 +75,16 @@ pub(super) struct DelayGranted {
 }
 
 impl<R: Runtime> Client<R> {
-    /// What is with this client of a file that was made with these options: when by the clocks of
-    /// its server and of this client, and in which session.
-    pub(super) fn content_of_new(&self, granted: &DelayGranted, options: &CreateOptions, made: (WallTime, Nanos), session: u32) -> Content {
+    /// What is with this client of a file to which writes may be delayed: from when on by the
+    /// clocks of its server and of this client, and in which session.
+    pub(super) fn delayed_content(&self, granted: &DelayGranted, can_gather: bool, made: (WallTime, Nanos), session: u32) -> Content {
         let DelayGranted { bytes, keeps_attributes, closes_with_attributes } = *granted;
         let inline_bytes = bytes as usize;
         Content {
-            tail: Tail::since(made.1),
+            // Of what is to be at data servers alone they may have some already.
+            tail: Tail::new(made.1, bytes == 0),
             inline_bytes,
-            gather_bytes: if options.can_gather { inline_bytes.max(self.options().gather_bytes) } else { 0 },
+            gather_bytes: if can_gather { inline_bytes.max(self.options().gather_bytes) } else { 0 },
             share: Gathered::share(&self.inner.gathered),
             is_brought: false,
             mtime_epoch: 0,

@@ -1,6 +1,6 @@
-//! Writes to a new file that are more than the server of its inode keeps: they are gathered here,
-//! as the first ones were (`delayed.rs`), and go to data servers in few large messages: when there
-//! are many (`behind.rs`), the last of them before a close of the file returns
+//! Writes to a file that are more than the server of its inode keeps: they are gathered here, as
+//! the first ones were (`delayed.rs`), and go to data servers in few large messages: when there are
+//! many (`behind.rs`), the last of them before a close of the file returns
 //! ([`Client::bring_gathered`]), so that its program hears if they do not fit. Attributes that were
 //! set meanwhile follow with the close itself.
 
@@ -23,7 +23,11 @@ impl Content {
     pub(super) fn takes(&mut self, ranges: &[FileRange], now: Nanos) -> Taken {
         let end = ranges.iter().map(|range| range.offset + range.bytes).max().unwrap_or(0);
         if end > self.inline_bytes as u64 {
-            self.share.all.outgrown();
+            match self.inline_bytes {
+                0 if self.tail.is_empty() => {}
+                0 => self.share.all.again.came(),
+                _ => self.share.all.large.came(),
+            }
         } else if self.stays_whole(ranges) {
             return Taken::Here;
         }
@@ -79,13 +83,21 @@ impl OpenInode {
     fn is_gathered(&self) -> bool {
         self.is_delayed()
             && match &self.lock().delayed {
-                Delayed::Here(content) | Delayed::Leaving(content) | Delayed::Refused(content) => content.is_gathered(),
+                // A shell closes a copy of its descriptor before anything is written to the file.
+                Delayed::Here(content) => content.is_gathered() && !content.tail.is_untouched(),
+                Delayed::Leaving(content) | Delayed::Refused(content) => content.is_gathered(),
                 Delayed::Nothing | Delayed::Closing(_) => false,
             }
     }
 }
 
 impl OpenFile {
+    /// True if what is written to it is gathered: its closes are to be heard.
+    pub fn gathers(&self) -> bool {
+        let inode = self.inode();
+        inode.is_delayed() && inode.lock().delayed.content().is_some_and(|content| content.gather_bytes > 0)
+    }
+
     /// True if writes to it were gathered that no server has yet.
     pub fn has_gathered(&self) -> bool {
         self.inode().is_gathered()
@@ -96,7 +108,13 @@ impl<R: Runtime> Client<R> {
     /// True if files that are made now are likely to become larger than their server keeps: it is
     /// worth the trouble to hear their closes.
     pub fn expects_large_files(&self) -> bool {
-        self.inner.gathered.expects()
+        self.inner.gathered.large.expects()
+    }
+
+    /// The same of files that were there before, and are opened for writing now: they are likely to
+    /// be written in several pieces.
+    pub fn expects_pieces(&self) -> bool {
+        self.inner.gathered.again.expects()
     }
 
     /// To be called before a close of a file returns that was made with

@@ -10,7 +10,7 @@ const BYTES_MAX: usize = 64 << 20;
 /// After an answer of a data server that has little room nothing is gathered for so long, in
 /// nanoseconds.
 const SCARCE_NS: u64 = 10 * SECOND;
-/// After a file that has outgrown what its server keeps so many more may do so, too.
+/// After a file of which it was worth the trouble so many more may be such, too.
 const EXPECTED: usize = 32;
 
 /// What data servers have said of their room.
@@ -22,11 +22,37 @@ pub(super) enum Room {
     Scarce,
 }
 
-/// What all files of a client have gathered, and whether more is to come.
+/// Whether it is worth the trouble to gather what is written to the next file.
 #[derive(Debug)]
+pub(crate) struct Expected(AtomicUsize);
+
+impl Default for Expected {
+    /// The first files may be such.
+    fn default() -> Expected {
+        Expected(AtomicUsize::new(EXPECTED))
+    }
+}
+
+impl Expected {
+    /// It was, of a file.
+    pub(super) fn came(&self) {
+        self.0.store(EXPECTED, Ordering::Relaxed);
+    }
+
+    /// True if it was of one of the last files. Counts as one more.
+    pub(super) fn expects(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0 && self.0.fetch_sub(1, Ordering::Relaxed) > 0
+    }
+}
+
+/// What all files of a client have gathered, and whether more is to come.
+#[derive(Debug, Default)]
 pub(crate) struct Gathered {
     bytes: AtomicUsize,
-    expected: AtomicUsize,
+    /// New files that are larger than their server keeps.
+    pub(super) large: Expected,
+    /// Files that were there before, and are written in pieces.
+    pub(super) again: Expected,
     /// Each part of a file that is being sent (`behind.rs`) has another one of it.
     sending: Arc<()>,
     /// Data servers have room, as the first one has said, from this time on; 0: none has said so.
@@ -38,14 +64,6 @@ pub(crate) struct Gathered {
 pub(super) struct GatheredShare {
     pub(super) all: Arc<Gathered>,
     bytes: usize,
-}
-
-impl Default for Gathered {
-    /// The first files may be large ones.
-    fn default() -> Gathered {
-        let [bytes, expected] = [0, EXPECTED].map(AtomicUsize::new);
-        Gathered { bytes, expected, sending: Arc::default(), has_room_from: AtomicU64::new(0) }
-    }
 }
 
 impl Gathered {
@@ -80,16 +98,6 @@ impl Gathered {
     /// True if a part of any file is being sent.
     pub(super) fn is_sending(&self) -> bool {
         Arc::strong_count(&self.sending) > 1
-    }
-
-    /// A file is larger than its server keeps.
-    pub(super) fn outgrown(&self) {
-        self.expected.store(EXPECTED, Ordering::Relaxed);
-    }
-
-    /// True if one of the last files was. Counts as one more.
-    pub(super) fn expects(&self) -> bool {
-        self.expected.load(Ordering::Relaxed) > 0 && self.expected.fetch_sub(1, Ordering::Relaxed) > 0
     }
 }
 
@@ -149,10 +157,10 @@ mod tests {
 
     #[test]
     fn more_large_files_are_expected_at_first_and_after_one() {
-        let all = Gathered::default();
+        let large = Expected::default();
         for _ in 0..2 {
-            assert_eq!((0..2 * EXPECTED).filter(|_| all.expects()).count(), EXPECTED);
-            all.outgrown();
+            assert_eq!((0..2 * EXPECTED).filter(|_| large.expects()).count(), EXPECTED);
+            large.came();
         }
     }
 }

@@ -121,6 +121,8 @@ pub(super) struct RunningWrite {
     epoch: u32,
     /// The epoch of the time of this write, as far as is known here.
     pub(super) mtime_epoch: u32,
+    /// It is not the first one since the file was opened.
+    pub(super) is_further: bool,
 }
 
 /// The size of a file as a reader knows it.
@@ -310,7 +312,8 @@ impl OpenInode {
         let mut state = self.lock();
         state.writes_running += 1;
         state.writes_begun += 1;
-        RunningWrite { epoch: state.epoch, mtime_epoch: DataTime::epoch_of_writes(state.mtime_epoch) }
+        let is_further = state.writes_begun > 1;
+        RunningWrite { epoch: state.epoch, mtime_epoch: DataTime::epoch_of_writes(state.mtime_epoch), is_further }
     }
 
     /// The write of these ranges, in their order, ended; with the time of it if all of it was

@@ -284,23 +284,22 @@ impl OpenTable {
     /// before this client knows of it ([`OpenTable::was_asked_for`]).
     pub(super) fn get_or_ask(&self, handle: Handle) -> Option<Arc<OpenInode>> {
         let mut state = self.lock();
-        if let Some(inode) = state.inodes.get(&handle) {
-            return Some(inode.clone());
-        }
         if state.sequences.oldest().is_some() {
             if state.asked_for.len() >= ASKED_FOR_MAX {
                 state.asked_for.pop_front();
             }
             state.asked_for.push_back(handle);
         }
-        None
+        state.inodes.get(&handle).cloned()
     }
 
-    /// True if others asked for a file before it was known here that it was made. To be asked when
-    /// it is in the table.
+    /// True if others asked for a file before it was known here that it was made or opened. To be
+    /// asked once, when it is in the table.
     pub(super) fn was_asked_for(&self, handle: Handle) -> bool {
-        let state = self.lock();
-        state.asked_for.contains(&handle)
+        let mut state = self.lock();
+        let before = state.asked_for.len();
+        state.asked_for.retain(|asked| *asked != handle);
+        state.asked_for.len() < before
     }
 
     /// How many reports of own writes have arrived: to be noted with every question.

@@ -11,18 +11,18 @@ use weft_base::{Attr, Credentials, FileKind, Handle, Status, check_name};
 use weft_call::{both, run_window};
 use weft_layout::{FILE_BYTES_MAX, local_bytes};
 use weft_rt::{FaultPoint, Runtime};
-use weft_wire::ops::{CreateReply, CreateRequest, DirTarget, Judged, ObjectSyncRequest, OpenRequest, SyncMetaRequest};
+use weft_wire::ops::{CreateReply, CreateRequest, DirTarget, ObjectSyncRequest, OpenDelay, OpenRequest, SyncMetaRequest};
 use weft_wire::{LeaseScope, Rights};
 
 use super::appending::AGAIN_NS;
-use super::delayed::DelayGranted;
+use super::delayed::{Content, DelayGranted};
 use super::granted::Granted;
 use super::open_inode::OpenInode;
 use crate::flow::Flow;
 use crate::gate::Passage;
 use crate::knowledge::{Effect, Touched};
 use crate::names::{By, Grant};
-use crate::{Client, CreateOptions, OpenFile, Result, SetAttr};
+use crate::{Client, CreateOptions, OpenFile, OpenWith, Result, SetAttr};
 
 /// How often an open is repeated because it was overtaken (see `open_table.rs`), or because the
 /// file was removed meanwhile.
@@ -89,7 +89,9 @@ impl<R: Runtime> Client<R> {
                 // An open by handle waits until others stop to append alone, or is shared.
                 Err(error) if is_shared(error.status) && !options.exclusive => {
                     let found = self.lookup_soon(who, dir, &name).await?.attr.handle;
-                    let (attr, file) = self.open_in(flow, who, found, options.rights, options.truncate, None).await?;
+                    let CreateOptions { rights, truncate, can_delay, can_gather, .. } = *options;
+                    let how = OpenWith { rights, truncate, judged: None, can_delay, can_gather };
+                    let (attr, file) = self.open_in(flow, who, found, how).await?;
                     return Ok((attr, file, false));
                 }
                 outcome => {
@@ -169,10 +171,10 @@ impl<R: Runtime> Client<R> {
                 self.give_up_delaying(flow, handle, open_sequence, options.rights).await;
             }
             let who = if capability.is_some() { &RENEWAL } else { who };
-            let (attr, file) = Box::pin(self.open_in(flow, who, handle, options.rights, truncate, None)).await?;
+            let how = OpenWith { rights: options.rights, truncate, ..OpenWith::default() };
+            let (attr, file) = Box::pin(self.open_in(flow, who, handle, how)).await?;
             if delay_bytes.is_some() {
-                file.inode().need_not_delay();
-                let _ = Box::pin(self.report(flow, file.inode())).await;
+                self.do_not_delay(flow, &file).await;
             }
             return Ok((attr, Some(file), created));
         };
@@ -181,15 +183,19 @@ impl<R: Runtime> Client<R> {
             let session = if handle.server() == dir.server() { session } else { 0 };
             let [keeps_attributes, closes_with_attributes] = [delays_attributes, closes_with_attributes].map(|said| said == Some(true));
             let granted = DelayGranted { bytes, keeps_attributes, closes_with_attributes };
-            let content = self.content_of_new(&granted, options, (state.attr.mtime, self.rt().now()), session);
-            if self.inner.opens.was_asked_for(handle) || !file.inode().delay(content) {
-                file.inode().need_not_delay();
-                // If it does not hear of it, it asks again.
-                let _ = Box::pin(self.report(flow, file.inode())).await;
-            }
+            let content = self.delayed_content(&granted, options.can_gather, (state.attr.mtime, self.rt().now()), session);
+            self.delay(flow, &file, content).await;
         }
         if state.ask_data.is_some() {
             file.note_others_write();
+        }
+        if truncate && options.can_delay {
+            // It may stay here then, which is for an open to ask.
+            let CreateOptions { rights, can_delay, can_gather, .. } = *options;
+            let how = OpenWith { rights, truncate, judged: None, can_delay, can_gather };
+            let opened = Box::pin(self.open_in(flow, who, handle, how)).await;
+            let _ = Box::pin(self.close_in(flow, &file)).await;
+            return opened.map(|(attr, file)| (attr, Some(file), created));
         }
         let attr = if truncate { Box::pin(self.truncate_opened(flow, who, handle)).await } else { self.settle(flow, state, asked).await };
         match attr {
@@ -206,6 +212,20 @@ impl<R: Runtime> Client<R> {
         }
     }
 
+    /// From now on what is written to a file stays here, unless others have asked for it already.
+    async fn delay(&self, flow: Flow, file: &OpenFile, content: Content) {
+        if self.inner.opens.was_asked_for(file.handle()) || !file.inode().delay(content) {
+            self.do_not_delay(flow, file).await;
+        }
+    }
+
+    /// Gives the right to delay back that came with an open. If its server does not hear of it, it
+    /// asks again.
+    async fn do_not_delay(&self, flow: Flow, file: &OpenFile) {
+        file.inode().need_not_delay();
+        let _ = Box::pin(self.report(flow, file.inode())).await;
+    }
+
     async fn truncate_opened(&self, flow: Flow, who: &Credentials, handle: Handle) -> Result<Attr> {
         let changes = SetAttr { size: Some(0), opened_for_write: true, ..SetAttr::default() };
         self.setattr_in(flow, who, handle, &changes).await
@@ -216,37 +236,22 @@ impl<R: Runtime> Client<R> {
     /// # Errors
     /// [`Status::Stale`] if it is gone; permissions; servers that do not answer.
     pub async fn open(&self, who: &Credentials, handle: Handle, rights: Rights, truncate: bool) -> Result<(Attr, Arc<OpenFile>)> {
-        self.open_judged(who, handle, rights, truncate, None).await
+        self.open_with(who, handle, OpenWith { rights, truncate, ..OpenWith::default() }).await
     }
 
-    /// [`Client::open`] for a mount, whose kernel has found the file and allowed the open by what
-    /// it remembers: with `judged` that is checked.
+    /// [`Client::open`] with options.
     ///
     /// # Errors
-    /// As [`Client::open`]; [`Status::Stale`] also if the rights are others by now or the file has
-    /// no name any more. Nothing has been opened or truncated then.
-    pub async fn open_judged(
-        &self,
-        who: &Credentials,
-        handle: Handle,
-        rights: Rights,
-        truncate: bool,
-        judged: Option<Judged>,
-    ) -> Result<(Attr, Arc<OpenFile>)> {
+    /// As [`Client::open`]; [`Status::Stale`] also if what was `judged` is not true any more.
+    pub async fn open_with(&self, who: &Credentials, handle: Handle, options: OpenWith) -> Result<(Attr, Arc<OpenFile>)> {
         let flow = self.flow("open", handle);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_OPEN);
-        self.open_in(flow, who, handle, rights, truncate, judged).await
+        self.open_in(flow, who, handle, options).await
     }
 
-    pub(super) async fn open_in(
-        &self,
-        flow: Flow,
-        who: &Credentials,
-        handle: Handle,
-        mut rights: Rights,
-        truncate: bool,
-        judged: Option<Judged>,
-    ) -> Result<(Attr, Arc<OpenFile>)> {
+    pub(super) async fn open_in(&self, flow: Flow, who: &Credentials, handle: Handle, options: OpenWith) -> Result<(Attr, Arc<OpenFile>)> {
+        let OpenWith { mut rights, truncate, judged, can_delay, can_gather } = options;
+        let can_delay = can_delay && rights.contains(Rights::WRITE) && self.keeps_leases();
         let server = self.owner(flow, handle).await?;
         if let Some(inode) = self.inner.opens.get(handle).filter(|inode| inode.is_delayed()) {
             if truncate || !inode.must_leave() {
@@ -258,6 +263,8 @@ impl<R: Runtime> Client<R> {
         }
         let wanted = rights;
         let mut was_told = false;
+        // An open was overtaken with which the right to delay came.
+        let mut gives_up = false;
         for _ in 0..OPEN_TRIES {
             let known = self.inner.opens.get(handle);
             let shares = known.as_ref().map_or(0, |inode| inode.shares());
@@ -272,7 +279,10 @@ impl<R: Runtime> Client<R> {
             let asked = self.asking();
             let (open_sequence, who, judged) = (ticket.sequence, who.clone(), judged.clone());
             let inline = (!truncate && !rights.contains(Rights::WRITE)).then_some(true);
-            let request = OpenRequest { handle, rights, truncate, open_sequence, who, judged, inline, content: None, room: None };
+            let can_delay = (can_delay && !gives_up && !self.is_delayed(handle)).then_some(true);
+            let session = can_delay.map_or(0, |_| self.inner.knowledge.session(server).0);
+            let request =
+                OpenRequest { handle, rights, truncate, open_sequence, who, judged, inline, content: None, room: None, can_delay };
             let reply = match self.call(flow, server, &request).await {
                 Err(error) if error.status == Status::OthersWrite && rights.contains(Rights::APPEND) => {
                     rights = rights.without(Rights::APPEND);
@@ -288,8 +298,16 @@ impl<R: Runtime> Client<R> {
             if let Some(change) = change {
                 change.done(Effect::Object);
             }
+            let heard = self.rt().now();
             let granted = Granted { capability: reply.capability, ceiling: reply.ceiling };
-            let Some(file) = self.inner.opens.opened(&ticket, rights, &reply.state.attr, Some(granted)) else { continue };
+            let held = if reply.delay.is_some() { rights.with(Rights::DELAY) } else { rights };
+            let Some(file) = self.inner.opens.opened(&ticket, held, &reply.state.attr, Some(granted)) else {
+                if reply.delay.is_some() {
+                    gives_up = true;
+                    self.give_up_delaying(flow, handle, open_sequence, rights).await;
+                }
+                continue;
+            };
             drop(ticket);
             if before.as_ref().is_some_and(|before| Arc::ptr_eq(before, file.inode())) {
                 file.inode().truncated(&reply.state.attr, writes_before);
@@ -298,7 +316,18 @@ impl<R: Runtime> Client<R> {
             if reply.state.ask_data.is_some() {
                 file.note_others_write();
             }
-            return match self.settle(flow, reply.state, asked).await {
+            let settled = self.settle(flow, reply.state, asked).await;
+            match &reply.delay {
+                Some(OpenDelay { bytes, now }) if settled.is_ok() => {
+                    let granted = DelayGranted { bytes: *bytes, keeps_attributes: false, closes_with_attributes: false };
+                    let content = self.delayed_content(&granted, can_gather, (*now, heard), session);
+                    Box::pin(self.delay(flow, &file, content)).await;
+                }
+                Some(_) => Box::pin(self.do_not_delay(flow, &file)).await,
+                None if gives_up => Box::pin(self.do_not_delay(flow, &file)).await,
+                None => {}
+            }
+            return match settled {
                 Ok(attr) => {
                     self.opened_to_append(flow, &file, wanted, shares).await;
                     Ok((attr, file))

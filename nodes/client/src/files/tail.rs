@@ -1,4 +1,4 @@
-//! What of a new file is still here, byte by byte (`delayed.rs`).
+//! What of a file is still here, byte by byte (`delayed.rs`).
 
 use bytes::{Bytes, BytesMut};
 use weft_base::Nanos;
@@ -6,8 +6,8 @@ use weft_base::Nanos;
 /// More ranges do not stay here: each is a piece of a message, and a look-up of each write.
 const RANGES_MAX: usize = 256;
 
-/// What data servers do not have of a new file, or not yet. Mostly its end; several ranges if it
-/// is not written in order.
+/// What data servers do not have of a file, or not yet. Mostly its end; several ranges if it is not
+/// written in order.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
     /// By where they begin in the file: disjoint, none of them empty.
@@ -23,9 +23,9 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// Nothing yet, since then.
-    pub(super) fn since(since: Nanos) -> Tail {
-        Tail { since, ..Tail::default() }
+    /// Nothing, since then; data servers may have some of the file.
+    pub(super) fn new(since: Nanos, is_begun: bool) -> Tail {
+        Tail { since, is_begun, ..Tail::default() }
     }
 
     /// Takes bytes that begin at this place of the file, over those that are there. If the file is
@@ -78,6 +78,11 @@ impl Tail {
     /// True if data servers have all there is.
     pub(super) fn is_empty(&self) -> bool {
         self.ranges.is_empty() && self.sent.is_empty()
+    }
+
+    /// True if nothing was written since this client may delay.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.is_empty() && self.end_at_servers == 0
     }
 
     /// How many bytes are here that are not on their way.

@@ -96,6 +96,9 @@ impl<R: Runtime> Client<R> {
         let Some(last) = ranges.iter().rfind(|range| range.bytes > 0) else { return Ok(()) };
         file_end(last.offset, last.bytes).map_err(|status| flow.error(status))?;
         let running = inode.begin_write();
+        if running.is_further {
+            self.inner.gathered.again.came();
+        }
         let how = How { mtime_epoch: running.mtime_epoch, sync, end: last.offset + last.bytes };
         let outcome = self.write_messages(flow, inode, lists, &data, how).await;
         inode.end_write(running, &ranges, outcome.as_ref().ok().copied());

@@ -186,6 +186,7 @@ fn clients_that_know_no_contents_read_the_same_bytes() {
         inline,
         content: None,
         room: None,
+        can_delay: None,
     };
     let reply = world.run(client.call(client.flow("test", handle), META0, &open(1, None))).expect("it opens");
     assert!(!reply.state.attr.is_inline(), "its bytes are where such a client looks for them");

@@ -6,7 +6,7 @@ use weft_rt::Bulk;
 use weft_wire::Rights;
 
 use super::world::World;
-use crate::{CreateOptions, RenameFlags, SetAttr, XattrFlags};
+use crate::{CreateOptions, OpenWith, RenameFlags, SetAttr, XattrFlags};
 
 /// Most bytes of the state of one operation.
 const BYTES_MAX: usize = 4 << 10;
@@ -33,7 +33,7 @@ fn the_state_of_an_operation_is_small() {
         ("rmdir", size_of_val(&client.rmdir(&who, handle, b"x"))),
         ("rename", size_of_val(&client.rename(&who, handle, b"x", handle, b"y", RenameFlags::default()))),
         ("open", size_of_val(&client.open(&who, handle, Rights::READ, false))),
-        ("open_judged", size_of_val(&client.open_judged(&who, handle, Rights::READ, false, None))),
+        ("open_with", size_of_val(&client.open_with(&who, handle, OpenWith::default()))),
         ("close", size_of_val(&client.close(file.clone()))),
         ("flush", size_of_val(&client.flush(&file))),
         ("fsync", size_of_val(&client.fsync(&file, false))),

@@ -147,7 +147,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 let state = self.state.borrow();
                 let Some(inode) = state.peek(handle).filter(|inode| inode.kind == FileKind::File) else { continue };
                 let flags = match rights.contains(Rights::DELAY) {
-                    true => inode.flags,
+                    true => inode.flags.delayed(),
                     false => {
                         let flags = inode.flags.not_delayed(rights.contains(Rights::APPEND));
                         flags.with(InodeFlags::HAS_DATA).with(InodeFlags::WRITING)

@@ -74,8 +74,20 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
         self.check_appended(header.request.client, request.handle)?;
         let mut record = Record::default();
-        let plan = self.state.borrow().prepare_open_truncate(&self.context(header.request.client), &request, &mut record)?;
-        self.truncate(peer, header, request.handle, plan, record, false)
+        let (plan, is_here) = {
+            let state = self.state.borrow();
+            let is_here = state.peek(request.handle).is_some_and(Inode::is_inline);
+            (state.prepare_open_truncate(&self.context(header.request.client), &request, &mut record)?, is_here)
+        };
+        let step = self.truncate(peer, header, request.handle, plan, record, false)?;
+        Ok(match step {
+            // Nobody is told that a file is not here any more before that is certain.
+            Step::Answer(body, _) if is_here => {
+                self.look_for_delay_room();
+                Step::WhenDurable(body, self.engine.last())
+            }
+            step => step,
+        })
     }
 
     /// True if a client that was known before a restart, and has not told yet what it had open, may

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use weft_base::{MILLISECOND, SECOND, Status};
 use weft_client::SetAttr;
+use weft_posix::OpenHow;
 use weft_rt::Runtime;
 use weft_sim_tests::mount::{Mount, Open, caller, how};
 use weft_wire::Rights;
@@ -53,7 +54,7 @@ fn check(world: &World, name: &'static str, all: &[u8]) {
     }
 }
 
-/// Fewer messages, and the program waits less, than for a file that was there before.
+/// Fewer messages, and the program waits less, than for a file that is not gathered.
 #[test]
 fn a_stream_is_sent_while_it_is_written() {
     let world = warm();
@@ -63,7 +64,8 @@ fn a_stream_is_sent_while_it_is_written() {
         world.alone(0, move |mount| async move {
             let file = match is_new {
                 true => new(&mount, "stream").await,
-                false => mount.open(&caller(1, 0), ROOT, "large", how(UPDATE)).await.expect("it opens"),
+                // What goes past caches is not gathered.
+                false => mount.open(&caller(1, 0), ROOT, "large", OpenHow { direct: true, ..how(UPDATE) }).await.expect("it opens"),
             };
             let (begun, before) = (mount.posix.rt().now(), mount.posix.stats().requests);
             write(&mount, file, &all, 0).await;
@@ -140,8 +142,8 @@ fn others_read_a_stream_while_it_is_written() {
 fn its_program_does_with_a_stream_what_it_likes() {
     let world = warm();
     let mut all = bytes(5, STREAM);
-    for what in 0..5 {
-        let name = ["reads", "writes over", "cuts", "sets", "syncs"][what];
+    for what in 0..6 {
+        let name = ["reads", "writes over", "cuts", "sets", "closes", "syncs"][what];
         all.resize(STREAM, 1);
         let stream = all.clone();
         let left = world.alone(0, move |mount| async move {
@@ -166,9 +168,14 @@ fn its_program_does_with_a_stream_what_it_likes() {
                     let attr = mount.posix.setattr(&caller(1, 0).who, file.node, &changes).await.expect("it is set").attr;
                     assert_eq!((attr.size, attr.permissions()), (half as u64, 0o640));
                 }
+                4 => mount.posix.before_close(file.opened.number).await.expect("a copy is closed"),
                 _ => mount.posix.fsync(file.opened.number, false).await.expect("it is synced"),
             }
+            let before = mount.posix.stats().requests;
             write(&mount, file, &stream, half).await;
+            let requests = mount.posix.stats().requests - before;
+            // What is cut or synced is not kept any more.
+            assert!(requests <= 3 * 4 || what == 2 || what == 5, "{name}: {requests} requests");
             // As `tar` does.
             let changes = SetAttr { mtime: Some(SetTime { at: Some(THEN) }), ..SetAttr::default() };
             mount.posix.setattr(&caller(1, 0).who, file.node, &changes).await.expect("it is set");

@@ -29,6 +29,7 @@ mod holes;
 mod known;
 mod moving;
 mod overtaken;
+mod rewritten;
 mod scattered;
 mod space;
 use appending::{append, check_log};

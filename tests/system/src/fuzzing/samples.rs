@@ -149,6 +149,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
             inline: Some(true),
             content: Some(true),
             room: Some(RoomWanted { above_bytes: 4 << 20, end_bytes: 5 << 20 }),
+            can_delay: Some(true),
         }),
         Request::Close(CloseRequest {
             handle,
@@ -358,8 +359,14 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         with_number(Op::GetAttrMany, &GetAttrManyReply { states: vec![Ok(state.clone()), Err(Status::Stale)] }.to_bytes()),
         with_number(
             Op::Open,
-            &OpenReply { state, capability: about.capability(Rights::WRITE), content_bytes: Some(7), ceiling: Some(about.ceiling()) }
-                .to_bytes(),
+            &OpenReply {
+                state,
+                capability: about.capability(Rights::WRITE),
+                content_bytes: Some(7),
+                ceiling: Some(about.ceiling()),
+                delay: Some(OpenDelay { bytes: 8192, now: WallTime(9) }),
+            }
+            .to_bytes(),
         ),
         with_number(Op::Readlink, &ReadlinkReply { target: Bytes::from_static(b"where") }.to_bytes()),
         with_number(Op::Strips, &StripsReply { strips: Bytes::from_static(b"strips:0:4096") }.to_bytes()),
