@@ -1,6 +1,8 @@
 //! Reading ahead. A program that reads a file in order and in small pieces would wait for servers
 //! at each of them. So from its second read on more is asked for than it wants, and kept for those
-//! that follow, as long as nobody can have changed the file ([`weft_client::Hold`]).
+//! that follow, as long as nobody can have changed the file ([`weft_client::Hold`]). One that reads
+//! blocks of one size at equal distances, as each of several programs does that share a file block
+//! by block, has its next blocks read from its third one on.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -33,21 +35,27 @@ pub(crate) struct Ahead(Mutex<Reading>);
 /// How far it was read.
 #[derive(Debug, Default)]
 struct Reading {
-    /// Where the last read ends.
+    /// Where the last read begins and ends.
+    start: u64,
     end: u64,
+    /// How far it begins behind the one before.
+    step: u64,
+    /// It and the one before are such blocks.
+    is_block: bool,
     /// Bytes that were asked for last, with those that were wanted; 0: no more than these.
     asked: u64,
     /// Somebody asks for more than is wanted.
     is_asking: bool,
     /// That was in vain once.
     is_over: bool,
-    /// The bytes from `end` on.
+    /// What is likely to be read next.
     kept: Option<Kept>,
 }
 
 #[derive(Debug)]
 struct Kept {
-    pieces: VecDeque<Payload>,
+    /// By where they begin: the bytes from the end of the last read on, or blocks.
+    blocks: VecDeque<(u64, VecDeque<Payload>)>,
     hold: Hold,
     /// It counts while this is kept.
     _share: Arc<()>,
@@ -56,9 +64,9 @@ struct Kept {
 /// More than is wanted is being asked for; to be given to [`Ahead::end`].
 #[derive(Debug)]
 pub(crate) struct Asking {
-    /// So many bytes more.
-    pub more: u64,
-    /// So many are wanted, before this place.
+    /// What is to be read: first what is wanted, from its first missing byte on.
+    pub ranges: Vec<(u64, u64)>,
+    /// So many bytes are wanted, before this place.
     missing: u64,
     end: u64,
     hold: Hold,
@@ -71,16 +79,18 @@ impl Ahead {
     pub fn begin(&self, offset: u64, bytes: u64, hold: impl FnOnce() -> Option<Hold>) -> (Vec<Payload>, Option<Hold>) {
         let mut state = self.lock();
         let is_next = offset > 0 && offset == state.end;
-        state.end = offset.saturating_add(bytes);
+        let (step, same) = (offset.saturating_sub(state.start), bytes == state.end - state.start);
+        state.is_block = !is_next && same && step == state.step && step > bytes;
+        (state.start, state.end, state.step) = (offset, offset.saturating_add(bytes), step);
         let kept = state.kept.take();
-        if !is_next {
+        if !is_next && !state.is_block {
             state.asked = 0;
             return (Vec::new(), None);
         }
         let hold = hold();
         let Some(mut kept) = kept.filter(|kept| hold == Some(kept.hold)) else { return (Vec::new(), hold) };
-        let head = take(&mut kept.pieces, bytes);
-        state.kept = (!kept.pieces.is_empty()).then_some(kept);
+        let head = kept.take(offset, bytes);
+        state.kept = (!kept.blocks.is_empty()).then_some(kept);
         (head, hold)
     }
 
@@ -89,27 +99,36 @@ impl Ahead {
     pub fn ask(&self, (missing, end): (u64, u64), hold: Hold, size: u64, budget: &Budget) -> Option<Asking> {
         let mut state = self.lock();
         let all = (state.asked * 2).max(missing.saturating_mul(FACTOR)).min(BYTES_MAX);
-        let more = all.saturating_sub(missing).min(size.saturating_sub(end));
-        if end != state.end || state.is_asking || state.is_over || more == 0 {
+        let more = all.saturating_sub(missing);
+        let mut ranges = vec![(end - missing, missing)];
+        if state.is_block && missing == end - state.start {
+            let blocks = (1..=more / missing.max(1)).map(|number| (end - missing).saturating_add(state.step.saturating_mul(number)));
+            ranges.extend(blocks.take_while(|start| start.saturating_add(missing) <= size).map(|start| (start, missing)));
+        } else if !state.is_block {
+            ranges[0].1 += more.min(size.saturating_sub(end));
+        }
+        let is_more = ranges.len() > 1 || ranges[0].1 > missing;
+        if end != state.end || state.is_asking || state.is_over || !is_more {
             return None;
         }
-        let asking = Asking { more, missing, end, hold, share: budget.share()? };
+        let asking = Asking { ranges, missing, end, hold, share: budget.share()? };
         (state.asked, state.is_asking) = (all, true);
         Some(asking)
     }
 
     /// It has got what it asked for; `hold`: that of this moment. Gives what was wanted, and keeps
     /// the rest.
-    pub fn end(&self, asking: Asking, read: Vec<Payload>, hold: Option<Hold>) -> Vec<Payload> {
-        let mut pieces = VecDeque::from(read);
-        let wanted = take(&mut pieces, asking.missing);
+    pub fn end(&self, asking: Asking, read: Vec<Vec<Payload>>, hold: Option<Hold>) -> Vec<Payload> {
+        let starts = asking.ranges.iter().map(|(start, _)| *start);
+        let mut blocks: VecDeque<_> = starts.zip(read.into_iter().map(VecDeque::from)).collect();
+        let wanted = take_from(&mut blocks, asking.missing);
         let mut state = self.lock();
         state.is_asking = false;
         // Another read has come meanwhile: a program, or a cache above, that has several under way
         // does not wait for each, and would have most of it read twice.
         state.is_over |= asking.end != state.end;
-        if !state.is_over && hold == Some(asking.hold) && !pieces.is_empty() {
-            state.kept = Some(Kept { pieces, hold: asking.hold, _share: asking.share });
+        if !state.is_over && hold == Some(asking.hold) && !blocks.is_empty() {
+            state.kept = Some(Kept { blocks, hold: asking.hold, _share: asking.share });
         }
         wanted
     }
@@ -123,6 +142,27 @@ impl Ahead {
     fn lock(&self) -> MutexGuard<'_, Reading> {
         self.0.lock().expect("no code panics while it holds this lock")
     }
+}
+
+impl Kept {
+    /// Takes bytes from this place on, if it is where the first block begins.
+    fn take(&mut self, offset: u64, bytes: u64) -> Vec<Payload> {
+        if self.blocks.front().is_none_or(|(start, _)| *start != offset) {
+            self.blocks.clear();
+        }
+        take_from(&mut self.blocks, bytes)
+    }
+}
+
+/// Takes the first bytes of the first block; fewer if it has not so many.
+fn take_from(blocks: &mut VecDeque<(u64, VecDeque<Payload>)>, bytes: u64) -> Vec<Payload> {
+    let Some((start, pieces)) = blocks.front_mut() else { return Vec::new() };
+    let taken = take(pieces, bytes);
+    *start += taken.iter().map(Payload::len).sum::<u64>();
+    if pieces.is_empty() {
+        blocks.pop_front();
+    }
+    taken
 }
 
 /// Takes the first bytes; fewer if there are not so many.

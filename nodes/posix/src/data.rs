@@ -66,7 +66,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             return Ok(read);
         };
         let client = self.client.for_one_operation();
-        match client.for_at_most(MORE_NS).read(&open.file, at, missing + asking.more).await {
+        match client.for_at_most(MORE_NS).read_list(&open.file, &asking.ranges).await {
             Ok(all) => read.extend(open.ahead.end(asking, all, self.client.content_hold(&open.file))),
             Err(_) => {
                 open.ahead.give_up();
@@ -189,7 +189,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
 
     /// Somebody is about to change the data of an open file.
     async fn before_change(&self, who: &Credentials, file: u64, client: &Client<R>, open: &Description) -> Result<()> {
-        self.noted(client.begin_to_write(&open.file).await)?;
+        let can_gather = self.options.appends_alone && open.stable == Stable::No && (self.options.keeps_locks || self.options.hears_closes);
+        self.noted(client.begin_to_write(&open.file, can_gather).await)?;
         if who.uid != 0 && self.set_id.take(file) {
             Box::pin(self.clear_set_id(client, open.file.handle())).await?;
         }

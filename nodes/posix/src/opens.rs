@@ -184,7 +184,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             Second::No => (self.told.judged(file), true, None),
         };
         let known = match &judged {
-            Some(judged) if is_first && !truncate => client.open_known(&caller.who, file, rights, judged),
+            Some(judged) if is_first && !truncate && !how.direct => client.open_known(&caller.who, file, rights, judged),
             _ => None,
         };
         let outcome = match known {

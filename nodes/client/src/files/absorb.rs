@@ -61,8 +61,12 @@ impl<R: Runtime> Client<R> {
             }
             let attr = self.absorbed_attr(who, &parent, name, options, &place)?;
             let delays = options.can_delay && options.rights.contains(Rights::WRITE) && place.delay_bytes > 0;
-            let granted =
-                DelayGranted { bytes: place.delay_bytes, keeps_attributes: true, closes_with_attributes: place.closes_with_attributes };
+            let granted = DelayGranted {
+                bytes: place.delay_bytes,
+                size: 0,
+                keeps_attributes: true,
+                closes_with_attributes: place.closes_with_attributes,
+            };
             let change = self.changing(Touched::Name(dir, name));
             let ticket = self.inner.opens.begin();
             let rights = if delays { options.rights.with(Rights::DELAY) } else { options.rights };

@@ -47,7 +47,7 @@ impl OpenInode {
     pub(super) fn went_through(&self, end: u64, now: Nanos) {
         if let Delayed::Here(content) = &mut self.lock().delayed {
             content.tail.end_at_servers = content.tail.end_at_servers.max(end);
-            content.tail.since = now;
+            (content.tail.is_written, content.tail.since) = (true, now);
         }
     }
 }

@@ -68,8 +68,10 @@ pub(super) struct Content {
 
 /// The right to delay writes to a file, as its server has given it.
 pub(super) struct DelayGranted {
-    /// How many bytes it will keep.
+    /// How many bytes it will keep; 0: all are for data servers, which may have some.
     pub(super) bytes: u32,
+    /// The size of the file.
+    pub(super) size: u64,
     pub(super) keeps_attributes: bool,
     pub(super) closes_with_attributes: bool,
 }
@@ -78,11 +80,10 @@ impl<R: Runtime> Client<R> {
     /// What is with this client of a file to which writes may be delayed: from when on by the
     /// clocks of its server and of this client, and in which session.
     pub(super) fn delayed_content(&self, granted: &DelayGranted, can_gather: bool, made: (WallTime, Nanos), session: u32) -> Content {
-        let DelayGranted { bytes, keeps_attributes, closes_with_attributes } = *granted;
+        let DelayGranted { bytes, size, keeps_attributes, closes_with_attributes } = *granted;
         let inline_bytes = bytes as usize;
         Content {
-            // Of what is to be at data servers alone they may have some already.
-            tail: Tail::new(made.1, bytes == 0),
+            tail: if bytes > 0 { Tail::since(made.1) } else { Tail::behind(made.1, size) },
             inline_bytes,
             gather_bytes: if can_gather { inline_bytes.max(self.options().gather_bytes) } else { 0 },
             share: Gathered::share(&self.inner.gathered),

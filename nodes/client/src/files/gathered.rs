@@ -50,8 +50,9 @@ impl Content {
         let bytes = (self.tail.bytes() + self.tail.bytes_sent()) as u64 + new;
         match bytes <= SENDS_MAX * self.gather_bytes as u64 && !self.tail.is_scattered() {
             true if self.share.grow(bytes as usize) => Taken::Here,
-            false if self.is_full() || self.tail.bytes_sent() > 0 => Taken::Full,
-            _ => Taken::TooMuch,
+            true => Taken::TooMuch,
+            false if self.tail.is_empty() => self.passes(),
+            false => Taken::Full,
         }
     }
 
@@ -84,7 +85,7 @@ impl OpenInode {
         self.is_delayed()
             && match &self.lock().delayed {
                 // A shell closes a copy of its descriptor before anything is written to the file.
-                Delayed::Here(content) => content.is_gathered() && !content.tail.is_untouched(),
+                Delayed::Here(content) => content.is_gathered() && content.tail.is_written,
                 Delayed::Leaving(content) | Delayed::Refused(content) => content.is_gathered(),
                 Delayed::Nothing | Delayed::Closing(_) => false,
             }

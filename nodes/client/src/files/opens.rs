@@ -182,7 +182,7 @@ impl<R: Runtime> Client<R> {
         if let Some(bytes) = delay_bytes {
             let session = if handle.server() == dir.server() { session } else { 0 };
             let [keeps_attributes, closes_with_attributes] = [delays_attributes, closes_with_attributes].map(|said| said == Some(true));
-            let granted = DelayGranted { bytes, keeps_attributes, closes_with_attributes };
+            let granted = DelayGranted { bytes, size: 0, keeps_attributes, closes_with_attributes };
             let content = self.delayed_content(&granted, options.can_gather, (state.attr.mtime, self.rt().now()), session);
             self.delay(flow, &file, content).await;
         }
@@ -317,15 +317,16 @@ impl<R: Runtime> Client<R> {
                 file.note_others_write();
             }
             let settled = self.settle(flow, reply.state, asked).await;
-            match &reply.delay {
-                Some(OpenDelay { bytes, now }) if settled.is_ok() => {
-                    let granted = DelayGranted { bytes: *bytes, keeps_attributes: false, closes_with_attributes: false };
+            match (&reply.delay, &settled) {
+                (Some(OpenDelay { bytes, now }), Ok(attr)) => {
+                    let (keeps_attributes, closes_with_attributes) = (false, false);
+                    let granted = DelayGranted { bytes: *bytes, size: attr.size, keeps_attributes, closes_with_attributes };
                     let content = self.delayed_content(&granted, can_gather, (*now, heard), session);
                     Box::pin(self.delay(flow, &file, content)).await;
                 }
-                Some(_) => Box::pin(self.do_not_delay(flow, &file)).await,
-                None if gives_up => Box::pin(self.do_not_delay(flow, &file)).await,
-                None => {}
+                (Some(_), Err(_)) => Box::pin(self.do_not_delay(flow, &file)).await,
+                (None, _) if gives_up => Box::pin(self.do_not_delay(flow, &file)).await,
+                (None, _) => {}
             }
             return match settled {
                 Ok(attr) => {

@@ -16,16 +16,23 @@ pub(super) struct Tail {
     sent: Vec<(u64, Bytes)>,
     /// Data servers may have some of it.
     pub(super) is_begun: bool,
-    /// What they have taken ends there.
+    /// What they have ends there, as far as is known.
     pub(super) end_at_servers: u64,
+    /// Something was written since this client may delay.
+    pub(super) is_written: bool,
     /// When the first of the bytes can have been written.
     pub(super) since: Nanos,
 }
 
 impl Tail {
-    /// Nothing, since then; data servers may have some of the file.
-    pub(super) fn new(since: Nanos, is_begun: bool) -> Tail {
-        Tail { since, is_begun, ..Tail::default() }
+    /// Nothing, since then.
+    pub(super) fn since(since: Nanos) -> Tail {
+        Tail { since, ..Tail::default() }
+    }
+
+    /// The same of a file of which data servers may have some, of so many bytes.
+    pub(super) fn behind(since: Nanos, size: u64) -> Tail {
+        Tail { since, is_begun: true, end_at_servers: size, ..Tail::default() }
     }
 
     /// Takes bytes that begin at this place of the file, over those that are there. If the file is
@@ -35,6 +42,7 @@ impl Tail {
     /// If some at this place are on their way.
     pub(super) fn put(&mut self, mut at: u64, mut bytes: &[u8], more: usize) {
         assert!(!self.is_on_its_way(at, bytes.len() as u64), "what is on its way does not change");
+        self.is_written = true;
         while !bytes.is_empty() {
             let behind = self.ranges.partition_point(|(start, _)| *start <= at);
             let room = self.ranges.get(behind).map_or(u64::MAX, |(start, _)| start - at);
@@ -78,11 +86,6 @@ impl Tail {
     /// True if data servers have all there is.
     pub(super) fn is_empty(&self) -> bool {
         self.ranges.is_empty() && self.sent.is_empty()
-    }
-
-    /// True if nothing was written since this client may delay.
-    pub(super) fn is_untouched(&self) -> bool {
-        self.is_empty() && self.end_at_servers == 0
     }
 
     /// How many bytes are here that are not on their way.

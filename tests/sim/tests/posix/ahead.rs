@@ -74,6 +74,28 @@ fn a_file_is_read_in_order_with_few_messages() {
     assert!(bytes < 6 * PIECE_BYTES as u64, "{bytes} bytes");
 }
 
+/// Two programs read blocks in turns, each those of its own: nothing is read that nobody wants.
+#[test]
+fn blocks_at_equal_distances_are_read_with_few_messages() {
+    let world = World::new(24, None);
+    world.alone(0, |mount| make(mount, 7));
+    world.sim.run_for(SECOND);
+    let files = [open(&world, 1), open(&world, 1)];
+    let (requests, bytes) = world.alone(1, move |mount| async move {
+        let before = mount.posix.stats();
+        for (number, at) in (0..FILE_BYTES).step_by(PIECE_BYTES).enumerate() {
+            let bytes = read(&mount, files[number % 2], at).await;
+            assert_eq!(bytes.len(), PIECE_BYTES.min(FILE_BYTES - at), "fewer only at the end");
+            assert_eq!(version(&bytes, at), 7);
+        }
+        let after = mount.posix.stats();
+        (after.requests - before.requests, after.bytes - before.bytes)
+    });
+    // Each has 20 blocks: two and the last one alone, then 4, 8 and 5 together.
+    assert!(requests <= 2 * (3 * 2 + 3 * 3) + 2, "{requests} requests");
+    assert!(bytes < FILE_BYTES as u64 * 11 / 10, "{bytes} bytes");
+}
+
 /// A program that has several reads under way waits for none: little is read twice.
 #[test]
 fn reads_in_parallel_are_not_read_ahead() {
@@ -133,14 +155,19 @@ fn check(seed: u64) {
             world.alone(0, move |mount| async move { mount.release(file.opened.number).await });
             file = open(&world, 0);
         }
-        for _ in 0..random.below(16) {
+        // In order, or every second or third block.
+        let mut step = PIECE_BYTES;
+        for _ in 0..random.below(32) {
             let (was, requests) = world.alone(0, move |mount| async move {
                 let before = mount.posix.stats().requests;
                 (version(&read(&mount, file, at).await, at), mount.posix.stats().requests - before)
             });
             assert_eq!(was, byte - 1, "at {at}, seed {seed}");
             saved += u32::from(requests == 0);
-            at += PIECE_BYTES;
+            if random.below(6) == 0 {
+                step = PIECE_BYTES * (1 + random.below(3) as usize);
+            }
+            at += step;
             if at + PIECE_BYTES > FILE_BYTES || random.below(20) == 0 {
                 at = random.below(20) as usize * 1000;
             }
@@ -162,5 +189,5 @@ fn check(seed: u64) {
 
 #[test]
 fn what_was_read_ahead_is_not_read_once_somebody_has_written() {
-    (0..4).for_each(check);
+    (0..6).for_each(check);
 }
