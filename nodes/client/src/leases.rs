@@ -46,6 +46,10 @@ impl<R: Runtime> Client<R> {
                     forget(&everything, &told);
                     self.lose_directories(server);
                     self.announce_for(server, &everything).await;
+                    if session != 0 {
+                        // Others may have been told that nobody has these files open.
+                        self.tell_opens(server, false, self.rt().now() + ANSWER_NS).await;
+                    }
                 }
                 for notice in &reply.notices {
                     let told = knowledge.told_under(server, notice);

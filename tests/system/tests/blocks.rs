@@ -1,12 +1,12 @@
 //! Which space files take, as programs see it (`st_blocks`), and when they were made (`statx`).
 
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use weft_system_tests::{FileSystem, Need, available, ok};
 
 const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
@@ -91,7 +91,10 @@ fn blocks_of_a_file_whose_writer_was_lost_are_counted() {
     let fs = FileSystem::mounted(&["--data", "2", "--stripe-size", "64KiB"]);
     let lost = fs.mount("lost", "");
     let path = fs.mnt().join("file");
-    let file = open(&lost.join("file"));
+    // Past all caches, so that it is at data servers, and its metadata server does not know.
+    let direct =
+        OpenOptions::new().write(true).create(true).truncate(false).custom_flags(OFlags::DIRECT.bits() as i32).open(lost.join("file"));
+    let file = direct.expect("it can be made");
     file.write_all_at(&[1; 4096], 0).unwrap();
     file.write_all_at(&[1; 4096], 10 * MIB).unwrap();
     fs.kill_mount(&lost);

@@ -52,6 +52,17 @@ enum Judged {
     AskData(Attr, Capability, Option<Arc<OpenInode>>),
     /// A directory with names at these servers: its owner tells of what is there only.
     AskPartitions(Attr, PartitionMap),
+    /// What was gathered of the file has no time before its data servers have it.
+    Bring(Arc<OpenInode>),
+}
+
+impl Judged {
+    fn exact(self) -> Option<Attr> {
+        match self {
+            Judged::Settled(Settled::Exact(attr)) => Some(attr),
+            _ => None,
+        }
+    }
 }
 
 impl<R: Runtime> Client<R> {
@@ -125,15 +136,18 @@ impl<R: Runtime> Client<R> {
 
     /// Tries once to make what a metadata server said exact.
     pub(crate) async fn settle_once(&self, flow: Flow, state: FileState, asked: Asked) -> Result<Settled> {
-        let (attr, capability, inode) = match self.judge(&state, asked) {
+        let mut judged = self.judge(&state, asked, true);
+        if let Judged::Bring(inode) = &judged {
+            // As for who reads it. What cannot be brought, nobody else counts either.
+            let _ = Box::pin(self.send_to_look(flow, inode)).await;
+            judged = self.judge(&state, asked, false);
+        }
+        let (attr, capability, inode) = match judged {
+            Judged::Bring(_) => return Ok(Settled::Unknown),
             Judged::Settled(settled) => return Ok(settled),
             Judged::AskData(attr, capability, inode) => (attr, capability, inode),
             Judged::AskPartitions(attr, map) => return Box::pin(self.settle_with_partitions(flow, attr, map, asked)).await,
         };
-        if let Some(inode) = &inode {
-            // As for who reads it. What cannot be brought, data servers do not count.
-            let _ = self.send_to_look(flow, inode).await;
-        }
         let settled = Box::pin(self.settle_with_data(flow, attr, capability)).await?;
         if let Settled::Exact(attr) | Settled::Later(attr) = &settled {
             self.keep(attr, inode.as_deref(), asked);
@@ -143,14 +157,17 @@ impl<R: Runtime> Client<R> {
 
     /// The attributes of a state that needs no questions to data servers, as most do.
     pub(crate) fn settle_at_once(&self, state: &FileState, asked: Asked) -> Option<Attr> {
-        match self.judge(state, asked) {
-            Judged::Settled(Settled::Exact(attr)) => Some(attr),
-            _ => None,
-        }
+        self.judge(state, asked, true).exact()
     }
 
-    /// Corrects what a metadata server said by own writes.
-    fn judge(&self, state: &FileState, asked: Asked) -> Judged {
+    /// The same for who changes some of them, whatever the time of the last write.
+    pub(crate) fn settle_to_keep(&self, state: &FileState, asked: Asked) -> Option<Attr> {
+        self.judge(state, asked, false).exact()
+    }
+
+    /// Corrects what a metadata server said by own writes; `brings`: first they go where they get
+    /// their time.
+    fn judge(&self, state: &FileState, asked: Asked, brings: bool) -> Judged {
         let FileState { mut attr, ask_data, .. } = *state;
         if let Some(map) = &state.partitions {
             self.inner.knowledge.partitions.learn(attr.handle, map);
@@ -166,6 +183,9 @@ impl<R: Runtime> Client<R> {
             },
             _ => None,
         };
+        if let Some(inode) = inode.as_ref().filter(|inode| brings && inode.has_no_time()) {
+            return Judged::Bring(inode.clone());
+        }
         let view = inode.as_ref().map_or(View::Exact, |inode| inode.view(&mut attr, asked.after_reports));
         let capability = match view {
             View::Outdated => return Judged::Settled(Settled::Unknown),

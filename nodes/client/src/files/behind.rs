@@ -38,6 +38,12 @@ impl OpenInode {
         self.is_delayed() && self.lock().delayed.content().is_some_and(is_partly)
     }
 
+    /// True if some of its bytes are here that get their time from data servers.
+    pub(crate) fn has_no_time(&self) -> bool {
+        let is_for_them = |content: &Content| !content.tail.is_empty() && content.is_gathered();
+        self.is_delayed() && self.lock().delayed.content().is_some_and(is_for_them)
+    }
+
     /// True if it is sent while it is written.
     fn is_stream(&self) -> bool {
         self.is_delayed() && self.lock().delayed.content().is_some_and(|content| content.tail.whole().is_none())
@@ -91,8 +97,8 @@ impl<R: Runtime> Client<R> {
         Ok(())
     }
 
-    /// What of a file is here, and is not all there is, goes to data servers, for who looks at it.
+    /// What of a file is here for data servers goes there, for who looks at it.
     pub(crate) async fn send_to_look(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
-        if inode.is_partly_here() { Box::pin(self.bring_delayed(flow, inode, Leaves::Here)).await } else { Ok(()) }
+        if inode.is_partly_here() || inode.has_no_time() { Box::pin(self.bring_delayed(flow, inode, Leaves::Here)).await } else { Ok(()) }
     }
 }

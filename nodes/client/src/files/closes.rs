@@ -133,8 +133,10 @@ impl<R: Runtime> Client<R> {
 
     /// The right to delay came with an open that was overtaken. A server that has restarted since
     /// does not know who has it, and would tell nobody of the file, not even this client, until it
-    /// has waited for all clients. The file stays open for the rest: somebody may have removed it.
-    pub(super) async fn give_up_delaying(&self, flow: Flow, handle: Handle, open_sequence: u64, keeps: Rights) {
+    /// has waited for all clients. The file stays open for the rest, of this open and of others:
+    /// somebody may have removed it.
+    pub(super) async fn give_up_delaying(&self, flow: Flow, handle: Handle, open_sequence: u64) {
+        let keeps = Rights::OF_CLIENTS.without(Rights::DELAY);
         // What it says otherwise, it says again to the open that follows.
         let _ = self.call(flow, handle.server(), &CloseRequest { handle, open_sequence, keeps, written: None }).await;
     }

@@ -65,7 +65,7 @@ impl<R: Runtime> Client<R> {
     pub(crate) fn keep_attributes(&self, who: &Credentials, inode: &OpenInode, changes: &SetAttr) -> Option<Attr> {
         let now = self.rt().now();
         let (state, asked) = self.inner.knowledge.state(inode.handle, now)?;
-        let mut attr = self.settle_at_once(&state, asked)?;
+        let mut attr = self.settle_to_keep(&state, asked)?;
         inode.keep(who, changes, &attr, now)?.show(&mut attr);
         Some(attr)
     }

@@ -168,7 +168,7 @@ impl<R: Runtime> Client<R> {
             // were checked already.
             drop(ticket);
             if delay_bytes.is_some() {
-                self.give_up_delaying(flow, handle, open_sequence, options.rights).await;
+                self.give_up_delaying(flow, handle, open_sequence).await;
             }
             let who = if capability.is_some() { &RENEWAL } else { who };
             let how = OpenWith { rights: options.rights, truncate, ..OpenWith::default() };
@@ -304,7 +304,7 @@ impl<R: Runtime> Client<R> {
             let Some(file) = self.inner.opens.opened(&ticket, held, &reply.state.attr, Some(granted)) else {
                 if reply.delay.is_some() {
                     gives_up = true;
-                    self.give_up_delaying(flow, handle, open_sequence, rights).await;
+                    self.give_up_delaying(flow, handle, open_sequence).await;
                 }
                 continue;
             };

@@ -117,7 +117,8 @@ impl<R: Runtime> Client<R> {
         if let Some(content) = inode.delayed_content() {
             return Ok(Some(content));
         }
-        match self.send_to_look(flow, inode).await {
+        let outcome = if inode.is_partly_here() { self.send_to_look(flow, inode).await } else { Ok(()) };
+        match outcome {
             Err(error) if inode.is_delayed() => return Err(error),
             // Whoever writes hears of a loss.
             _ => {}

@@ -82,17 +82,22 @@ impl<R: Runtime> Client<R> {
     }
 
     async fn reclaim_at(&self, server: ServerId, deadline: Nanos) {
-        let by = || deadline.min(self.rt().now() + DEADLINE);
-        self.inner.opens.begin_reclaim();
         self.inner.knowledge.restarted(server);
         self.lose_directories(server);
-        if server.role() != ServerRole::Meta {
-            return;
+        if server.role() == ServerRole::Meta {
+            self.tell_opens(server, true, deadline).await;
         }
+    }
+
+    /// Tells a metadata server what is open there, and `with_locks` which locks programs have: it
+    /// has restarted, or may have given this client up for a while.
+    pub(crate) async fn tell_opens(&self, server: ServerId, with_locks: bool, deadline: Nanos) {
+        let by = || deadline.min(self.rt().now() + DEADLINE);
+        self.inner.opens.begin_reclaim();
         let inodes = self.inner.opens.at_server(server);
         let mut opens: Vec<(Arc<OpenInode>, OpenOnWire)> =
             inodes.into_iter().filter_map(|inode| inode.reclaim().map(|open| (inode, open))).collect();
-        if opens.is_empty() && !self.inner.locks.have_been_any() {
+        if opens.is_empty() && !(with_locks && self.inner.locks.have_been_any()) {
             return;
         }
         // Whoever has had locks is waited for, also with nothing open.
@@ -102,7 +107,7 @@ impl<R: Runtime> Client<R> {
             let mut end = 0;
             while end < opens.len().min(OPENS_MAX) && count < LOCKS_MAX {
                 let handle = opens[end].1.handle;
-                let held = self.inner.locks.on(handle);
+                let held = if with_locks { self.inner.locks.on(handle) } else { Vec::new() };
                 count += held.len();
                 locks.extend((!held.is_empty()).then_some(LocksOfFile { handle, locks: held }));
                 end += 1;

@@ -69,7 +69,9 @@ impl<R: Runtime> Client<R> {
         request: impl AsyncFn(Granted) -> Result<T>,
     ) -> Result<T> {
         for _ in 0..OPEN_TRIES {
-            let Some(granted) = inode.granted(right) else {
+            // What was shown before the file was closed shows nobody that it is open again: who
+            // writes to it would believe that it is alone.
+            let Some(granted) = inode.granted(right).filter(|_| inode.holds_for_data(right)) else {
                 if inode.is_unannounced() {
                     self.announce_inode(flow, inode).await?;
                 } else if inode.wants_capability() && self.tell_of_new(flow, inode).await? {

@@ -189,5 +189,5 @@ fn check(seed: u64) {
 
 #[test]
 fn what_was_read_ahead_is_not_read_once_somebody_has_written() {
-    (0..6).for_each(check);
+    (0..8).for_each(check);
 }
