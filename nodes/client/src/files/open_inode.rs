@@ -389,11 +389,12 @@ impl OpenInode {
         // Own writes may have filled holes of which the server spoke.
         let fills = attr.hole_bytes > 0;
         let unclear = news.into_iter().flatten().any(|news| fills || news.uncertain || news.epoch != state.epoch);
-        if let (true, Some(capability)) = (unclear || state.gaps.any(), state.any_capability()) {
-            return View::AskData(capability);
-        }
+        // Data servers may not have all of it.
         attr.size = attr.size.max(state.own_end);
-        View::Exact
+        match state.any_capability() {
+            Some(capability) if unclear || state.gaps.any() => View::AskData(capability),
+            _ => View::Exact,
+        }
     }
 
     /// Exact attributes have arrived.
