@@ -76,8 +76,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         Ok(read)
     }
 
-    /// Writes data. It is at the servers when this returns, or, of a new file, kept here and seen
-    /// by everybody all the same ([`weft_client::Client::write`]).
+    /// Writes data. It is at the servers when this returns, or, of a file that nobody else has
+    /// open, kept here and seen by everybody all the same ([`weft_client::Client::write`]).
     ///
     /// # Errors
     /// [`weft_base::Status::Stale`] if no such file is open; no space; servers that do not answer.

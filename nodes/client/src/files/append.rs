@@ -103,7 +103,7 @@ impl<R: Runtime> Client<R> {
         outcome
     }
 
-    /// Keeps the data here if it can be delayed: nobody else knows of the file, so its end is
+    /// Keeps the data here if it can be delayed: nobody else has the file open, so its end is
     /// known.
     async fn append_delayed(&self, flow: Flow, inode: &OpenInode, data: &Bulk<'_>) -> Result<bool> {
         while inode.is_delayed() {

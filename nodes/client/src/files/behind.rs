@@ -99,6 +99,6 @@ impl<R: Runtime> Client<R> {
 
     /// What of a file is here for data servers goes there, for who looks at it.
     pub(crate) async fn send_to_look(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
-        if inode.is_partly_here() || inode.has_no_time() { Box::pin(self.bring_delayed(flow, inode, Leaves::Here)).await } else { Ok(()) }
+        if inode.has_no_time() { Box::pin(self.bring_delayed(flow, inode, Leaves::Here)).await } else { Ok(()) }
     }
 }

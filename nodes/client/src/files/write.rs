@@ -37,9 +37,9 @@ pub(super) struct How {
 
 impl<R: Runtime> Client<R> {
     /// Writes `data` at a byte offset of the file. It is visible to everybody when this returns: at
-    /// its data servers, or, of a new file that may be delayed ([`crate::CreateOptions`]), with
-    /// this client, which brings it when others ask. It is on stable storage as the durability of
-    /// the file system says, at the latest after [`Client::fsync`].
+    /// its data servers, or, of a file that may be delayed ([`crate::CreateOptions`],
+    /// [`crate::OpenWith`]), with this client, which brings it when others ask. It is on stable
+    /// storage as the durability of the file system says, at the latest after [`Client::fsync`].
     ///
     /// # Errors
     /// [`Status::AccessDenied`] if the file is not open for writing, [`Status::FileTooBig`],
