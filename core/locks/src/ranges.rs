@@ -97,12 +97,19 @@ impl Ranges {
 
     /// The parts of a range in which its owner holds nothing.
     pub fn gaps(&self, client: ClientId, range: &Unlock) -> Vec<Unlock> {
-        let mut parts: Vec<(u64, u64)> = self
-            .held
-            .iter()
-            .filter(|held| is_of(held, client, range) && overlaps(&held.lock, range.start, range.end))
-            .map(|held| (held.lock.start, held.lock.end))
-            .collect();
+        self.parts_without(range, |held| is_of(held, client, range))
+    }
+
+    /// The parts of a lock in which its owner holds nothing, and nobody else what is in the way.
+    pub fn free_parts(&self, wanted: &HeldLock) -> Vec<Unlock> {
+        let range = wanted.lock.whole();
+        self.parts_without(&range, |held| is_of(held, wanted.client, &range) || excludes(held, wanted))
+    }
+
+    /// The parts of a range in which none of these locks lies.
+    fn parts_without(&self, range: &Unlock, is_meant: impl Fn(&HeldLock) -> bool) -> Vec<Unlock> {
+        let within = self.held.iter().filter(|held| is_meant(held) && overlaps(&held.lock, range.start, range.end));
+        let mut parts: Vec<(u64, u64)> = within.map(|held| (held.lock.start, held.lock.end)).collect();
         parts.sort_unstable();
         let mut gaps = Vec::new();
         let mut next = Some(range.start);
@@ -111,7 +118,8 @@ impl Ranges {
                 Some(from) if from < start => gaps.push(Unlock { start: from, end: start - 1, ..range.clone() }),
                 _ => {}
             }
-            next = end.checked_add(1);
+            // Locks of several owners may overlap.
+            next = next.and_then(|from| Some(from.max(end.checked_add(1)?)));
         }
         if let Some(from) = next.filter(|from| *from <= range.end) {
             gaps.push(Unlock { start: from, ..range.clone() });

@@ -173,7 +173,7 @@ impl LockTable {
     pub fn reclaim(&mut self, handle: Handle, held: HeldLock) {
         let client = held.client;
         let ranges = &self.files.entry(handle).or_default().held;
-        for gap in ranges.gaps(client, &held.lock.whole()) {
+        for gap in ranges.free_parts(&held) {
             if self.check_room(handle, client, 1).is_ok() {
                 let part = HeldLock { lock: Lock { start: gap.start, end: gap.end, ..held.lock }, ..held };
                 self.files.entry(handle).or_default().held.lock(part);

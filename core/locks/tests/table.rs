@@ -162,7 +162,16 @@ fn what_was_held_before_a_restart_comes_back_where_nobody_has_taken_it() {
     assert_eq!(asks(&table, LockKind::Shared, 15), Some(LockKind::Exclusive));
     assert_eq!((asks(&table, LockKind::Shared, 5), asks(&table, LockKind::Exclusive, 45)), (None, Some(LockKind::Shared)));
     table.reclaim(FILE, of(A, 2, LockKind::Shared, 55, 65));
-    assert_eq!(asks(&table, LockKind::Exclusive, 60), None, "lost");
+    assert_eq!(
+        (asks(&table, LockKind::Shared, 57), asks(&table, LockKind::Exclusive, 60)),
+        (Some(LockKind::Exclusive), Some(LockKind::Shared))
+    );
+    // Of two that others share, what overlaps counts once.
+    table.lock(FILE, of(B, 2, LockKind::Shared, 71, 75), None, NOW).unwrap();
+    table.lock(FILE, of(C, 2, LockKind::Shared, 73, 74), None, NOW).unwrap();
+    table.reclaim(FILE, of(A, 3, LockKind::Exclusive, 70, 79));
+    let in_the_way = [70, 72, 75, 76, 79].map(|at| asks(&table, LockKind::Shared, at));
+    assert_eq!(in_the_way, [70, 72, 75, 76, 79].map(|at| (!(71..=75).contains(&at)).then_some(LockKind::Exclusive)));
 }
 
 /// Random programs of three clients on two files, against the plainest idea of a lock: nobody holds

@@ -170,7 +170,7 @@ fn run(seed: u64) -> u64 {
 }
 
 fn seeds() -> Range<u64> {
-    let Ok(text) = std::env::var("WEFT_LOCK_SEEDS") else { return 0..24 };
+    let Ok(text) = std::env::var("WEFT_LOCK_SEEDS") else { return 0..160 };
     let (from, to) = text.split_once("..").expect("FROM..TO");
     from.parse().expect("a number")..to.parse().expect("a number")
 }

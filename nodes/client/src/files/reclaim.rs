@@ -116,7 +116,8 @@ impl<R: Runtime> Client<R> {
             let request = ReclaimRequest {
                 opens: opens.iter().map(|(_, open)| open.clone()).collect(),
                 locks: (!locks.is_empty()).then_some(locks),
-                goes_on: (!rest.is_empty()).then_some(true),
+                // A server that waits for what a restart has taken waits on for the locks.
+                goes_on: (!rest.is_empty() || !with_locks).then_some(true),
             };
             if !self.inner.servers.tell(server, &request, by()).await {
                 return;
