@@ -110,6 +110,8 @@ pub const MODE_UNNAMED: u32 = 0x8000;
 /// Another one: all bytes of the file are on the server of its inode. Once they are at data servers
 /// they stay there.
 pub const MODE_INLINE: u32 = 0x2000;
+/// Another one: the object counts for a project, beside its owner.
+pub const MODE_PROJECT: u32 = 0x1000_0000;
 
 /// The attributes of one object, as `stat` shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +121,7 @@ pub struct Attr {
     /// What it is.
     pub kind: FileKind,
     /// Permission bits with set-id and sticky bits (`0o7777`), [`MODE_ACL`], [`MODE_SEALED`],
-    /// [`MODE_UNNAMED`], [`MODE_INLINE`].
+    /// [`MODE_UNNAMED`], [`MODE_INLINE`], [`MODE_PROJECT`].
     pub mode: u32,
     /// Owner.
     pub uid: u32,

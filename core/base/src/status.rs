@@ -63,8 +63,8 @@ statuses! {
     NoSpace = 10, 28, "no space left on the server";
     /// The link count would overflow.
     TooManyLinks = 11, 31, "too many links";
-    /// Not possible between two file systems.
-    CrossDevice = 12, 18, "objects are on different file systems";
+    /// Not possible between two file systems, or into the directory of another project.
+    CrossDevice = 12, 18, "objects are on different file systems, or count for different projects";
     /// The handle names an object that is gone.
     Stale = 13, 116, "stale handle: the object is gone";
     /// A disk failed or data is damaged.
@@ -145,8 +145,8 @@ statuses! {
     Sealed = 54, 1, "the object is sealed and never changes ('weft seal --undo' ends that)";
     /// A file that is to be sealed may still be written to (ETXTBSY).
     BeingWritten = 55, 26, "somebody has the file open for writing";
-    /// The user has as much as he may have (EDQUOT).
-    QuotaExceeded = 56, 122, "the quota of the user is used up";
+    /// The user, or the project, has as much as it may have (EDQUOT).
+    QuotaExceeded = 56, 122, "the quota of the user, or of the directory's project, is used up";
     /// What a client kept of a file (delayed writes) counts as not written.
     WritesLost = 60, 5, "what was written last is lost: the server had not heard of this client for too long when others asked for the file";
     /// A status of a newer version.

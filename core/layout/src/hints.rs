@@ -31,11 +31,13 @@ pub enum HintName {
     Presplit,
     /// `inline_limit`: the largest file that lies on the server of its inode.
     InlineLimit,
+    /// `project`: for which project counts what is in it. Only root says it.
+    Project,
 }
 
 impl HintName {
     /// All of them.
-    pub const ALL: [HintName; 7] = [
+    pub const ALL: [HintName; 8] = [
         HintName::DistName,
         HintName::DistParams,
         HintName::NumDfiles,
@@ -43,6 +45,7 @@ impl HintName {
         HintName::NoMetafile,
         HintName::Presplit,
         HintName::InlineLimit,
+        HintName::Project,
     ];
 
     /// Without a prefix.
@@ -55,6 +58,7 @@ impl HintName {
             HintName::NoMetafile => "no_metafile",
             HintName::Presplit => "presplit",
             HintName::InlineLimit => "inline_limit",
+            HintName::Project => "project",
         }
     }
 
@@ -68,6 +72,7 @@ impl HintName {
             HintName::NoMetafile => "user.weft.no_metafile",
             HintName::Presplit => "user.weft.presplit",
             HintName::InlineLimit => "user.weft.inline_limit",
+            HintName::Project => "user.weft.project",
         }
     }
 
@@ -107,6 +112,8 @@ pub enum BadHint {
     Presplit,
     /// No number of bytes from 0 to 16384.
     InlineLimit,
+    /// No number from 1 to 4294967295.
+    Project,
     /// `stripe_size` and `dist_params` name different sizes.
     TwoStripeSizes,
     /// `dist_name` says `basic` and `num_dfiles` more than 1.
@@ -129,6 +136,7 @@ impl fmt::Display for BadHint {
             BadHint::NoMetafile => "no_metafile is 1 (on) or 0 (off)",
             BadHint::Presplit => "presplit is a number of metadata servers from 1 to 4096, or all",
             BadHint::InlineLimit => "inline_limit is a number of bytes from 0 (off) to 16384",
+            BadHint::Project => "project is a number from 1 to 4294967295",
             BadHint::TwoStripeSizes => "stripe_size and dist_params name different sizes: clear one of them first",
             BadHint::BasicHasOneDatafile => "files of the distribution basic have one datafile, and num_dfiles says more",
         })
@@ -165,6 +173,8 @@ pub struct Hints {
     pub presplit: Option<u16>,
     /// `inline_limit` in bytes; 0: off, whatever the file system has.
     pub inline_limit: Option<u32>,
+    /// `project`; 0: none.
+    pub project: u32,
 }
 
 /// Most servers over which the names of one directory are spread.
@@ -214,6 +224,7 @@ impl Hints {
             HintName::InlineLimit => {
                 self.inline_limit = Some(decimal(text).filter(|bytes| *bytes <= INLINE_BYTES_MAX).ok_or(BadHint::InlineLimit)?);
             }
+            HintName::Project => self.project = decimal(text).filter(|project| *project != 0).ok_or(BadHint::Project)?,
         }
         Ok(())
     }
@@ -309,6 +320,9 @@ mod tests {
             (HintName::Presplit, "every", BadHint::Presplit),
             (HintName::InlineLimit, "16385", BadHint::InlineLimit),
             (HintName::InlineLimit, "4K", BadHint::InlineLimit),
+            (HintName::Project, "0", BadHint::Project),
+            (HintName::Project, "physics", BadHint::Project),
+            (HintName::Project, "4294967296", BadHint::Project),
         ];
         for (name, value, why) in bad {
             let mut hints = Hints::default();

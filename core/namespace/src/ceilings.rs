@@ -1,4 +1,5 @@
-//! What files of users with a limit of bytes may take while somebody writes to them.
+//! What files may take while somebody writes to them, if their owners or projects have a limit of
+//! bytes.
 //!
 //! Only data servers know what a file takes while it is written, and they know no users. So who
 //! opens such a file for writing gets a *ceiling* with the capability ([`Ceiling`]): no datafile
@@ -9,7 +10,7 @@
 //! ([`RoomWanted`]), and that is where somebody is told that he has no more.
 
 use weft_base::{BLOCK_BYTES, Handle, Layout, Result, Status, whole_blocks};
-use weft_wire::ops::RoomWanted;
+use weft_wire::ops::{QuotaId, RoomWanted};
 use weft_wire::{Capability, Ceiling, Rights};
 
 use crate::{Change, Inode, InodeFlags, Record, RequestContext, State};
@@ -116,8 +117,8 @@ impl State {
         rights: Rights,
         wanted: Option<&RoomWanted>,
     ) -> Result<(Capability, Option<Ceiling>, Option<Change>)> {
-        let left = if rights.contains(Rights::WRITE) { self.bytes_left(inode.uid) } else { None };
-        let Some(left) = left else { return Ok((cx.capability(handle, rights), None, None)) };
+        let left = if rights.contains(Rights::WRITE) { self.bytes_left(inode.charged()) } else { None };
+        let Some((left, _)) = left else { return Ok((cx.capability(handle, rights), None, None)) };
         let has = self.reserved(handle);
         let reserved = self.reserved_for(handle, inode, left, wanted).map_err(|_| Status::QuotaExceeded)?;
         let change = Change::PutCeiling { handle, file_bytes: reserved.file_bytes, beside_bytes: reserved.beside_bytes };
@@ -142,20 +143,20 @@ impl State {
         }
     }
 
-    /// The owner of a file, and how many bytes more than are left he must have here before its
-    /// ceiling can rise; `None`: it can, or it needs none.
-    pub fn lacks_room(&self, handle: Handle, wanted: &RoomWanted) -> Option<(u32, u64)> {
+    /// Who must have how many bytes more here before the ceiling of a file can rise; `None`: it
+    /// can, or it needs none.
+    pub fn lacks_room(&self, handle: Handle, wanted: &RoomWanted) -> Option<(QuotaId, u64)> {
         let inode = self.peek(handle)?;
-        let left = self.bytes_left(inode.uid)?;
+        let (left, id) = self.bytes_left(inode.charged())?;
         let Lacks(more) = self.reserved_for(handle, inode, left, Some(wanted)).err()?;
-        Some((inode.uid, more))
+        Some((id, more))
     }
 
     /// A client tells that it has a file open for writing, and what it may have been given is not
     /// known any more: as much as an open gives, whatever is left.
     pub fn reserve_again(&self, handle: Handle, record: &mut Record) {
         let Some(inode) = self.peek(handle) else { return };
-        if self.reserved(handle).is_none() && self.bytes_left(inode.uid).is_some() {
+        if self.reserved(handle).is_none() && self.bytes_left(inode.charged()).is_some() {
             let file_bytes = whole_blocks(inode.size).saturating_add(OPEN_MAX);
             record.changes.push(Change::PutCeiling { handle, file_bytes, beside_bytes: 0 });
         }

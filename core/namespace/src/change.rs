@@ -251,6 +251,27 @@ pub enum Change {
         /// Bytes; the largest number: nothing is lent.
         bytes: u64,
     },
+    /// So much may be made in the directories of a project in the whole file system; metadata
+    /// server 0 keeps it.
+    PutProjectLimit {
+        /// The project.
+        project: u32,
+        /// It is about bytes, else about inodes.
+        is_bytes: bool,
+        /// So many; the largest number: without a limit.
+        most: u64,
+    },
+    /// So much of that on one server, as [`Change::PutLoan`].
+    PutProjectLoan {
+        /// The project.
+        project: u32,
+        /// The server.
+        server: ServerId,
+        /// It is about bytes, else about inodes.
+        is_bytes: bool,
+        /// So many; the largest number: nothing is lent.
+        most: u64,
+    },
     /// What a file may take until nobody has it open for writing. Without effect on one that nobody
     /// has.
     PutCeiling {
@@ -319,6 +340,8 @@ wire_for_variants! {
         31 PutDelegation { dir, client }
         32 DeleteDelegation { dir }
         33 PutHandles { client, first, end }
+        34 PutProjectLimit { project, is_bytes, most }
+        35 PutProjectLoan { project, server, is_bytes, most }
     }
 }
 

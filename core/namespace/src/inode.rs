@@ -1,10 +1,13 @@
 //! The inode: what a metadata server keeps for each object.
 
 use weft_base::{
-    Attr, BLOCK_BYTES, DataTime, FileKind, Handle, Layout, MODE_ACL, MODE_INLINE, MODE_SEALED, Result, Status, WallTime, whole_blocks,
+    Attr, BLOCK_BYTES, DataTime, FileKind, Handle, Layout, MODE_ACL, MODE_INLINE, MODE_PROJECT, MODE_SEALED, Result, Status, WallTime,
+    whole_blocks,
 };
 use weft_store::objects::BlockRun;
 use weft_wire::{Reader, Wire};
+
+use crate::Charged;
 
 /// Set-group-id bit of a mode.
 pub const MODE_SETGID: u32 = 0o2000;
@@ -92,8 +95,6 @@ pub struct Inode {
     /// Names that lead to it; 0: unlinked, kept because it is open or its datafiles are not removed
     /// yet. Unused for directories.
     pub nlink: u32,
-    /// Device number of a device file.
-    pub rdev: u32,
     /// Counts truncations.
     pub truncate_epoch: u32,
     /// Bytes in a file as of the last close or truncation, bytes of a symlink's target. Unused for
@@ -113,11 +114,14 @@ pub struct Inode {
     pub layout: Layout,
     /// When it was made, by the clock of its server; 0: not known.
     pub born: WallTime,
-    /// What only its kind has: [`Inode::parent`] of a directory, [`Inode::hole_bytes`] of a file;
-    /// of one whose content is here the first block of it, for it has no holes.
+    /// What only its kind has: [`Inode::parent`] of a directory, [`Inode::device`] of a device
+    /// file, [`Inode::hole_bytes`] of a file; of one whose content is here the first block of it,
+    /// for it has no holes.
     pub of_kind: u64,
     /// The new size while [`InodeFlags::TRUNCATING`] is set, else 0.
     pub truncating_to: u64,
+    /// The project that it counts for, beside its owner; 0: none.
+    pub project: u32,
 }
 
 impl Inode {
@@ -130,7 +134,6 @@ impl Inode {
             uid,
             gid,
             nlink: 1,
-            rdev: 0,
             truncate_epoch: 0,
             size: 0,
             atime: now,
@@ -142,6 +145,7 @@ impl Inode {
             born: now,
             of_kind: 0,
             truncating_to: 0,
+            project: 0,
         }
     }
 
@@ -162,6 +166,11 @@ impl Inode {
         Inode::new(FileKind::Directory, mode, uid, gid, layout, now).within(parent)
     }
 
+    /// For whom it counts.
+    pub fn charged(&self) -> Charged {
+        Charged { uid: self.uid, project: self.project }
+    }
+
     /// The directory that holds a directory's name; the root is its own parent. 0 for anything
     /// else.
     pub fn parent(&self) -> Handle {
@@ -172,6 +181,16 @@ impl Inode {
     pub fn within(self, parent: Handle) -> Inode {
         assert!(self.is_directory(), "only directories know where their name is");
         Inode { of_kind: parent.0, ..self }
+    }
+
+    /// Device number of a device file; 0 for anything else.
+    pub fn device(&self) -> u32 {
+        if self.is_device() { self.of_kind as u32 } else { 0 }
+    }
+
+    /// True if it is a device file.
+    fn is_device(&self) -> bool {
+        matches!(self.kind, FileKind::CharDevice | FileKind::BlockDevice)
     }
 
     /// Bytes of a file that take no space, in whole blocks: as the data servers said when nobody
@@ -255,11 +274,11 @@ impl Inode {
         Attr {
             handle,
             kind: self.kind,
-            mode: self.mode,
+            mode: self.mode | if self.project != 0 { MODE_PROJECT } else { 0 },
             uid: self.uid,
             gid: self.gid,
             nlink: self.nlink,
-            rdev: self.rdev,
+            rdev: self.device(),
             size: self.size,
             atime: self.atime,
             mtime: self.mtime,
@@ -300,19 +319,22 @@ impl Inode {
 /// Beside the bits of a mode: the time at which the inode was made follows behind it.
 const BORN: u16 = 0x1000;
 
+/// Beside the kind: the project follows at the end.
+const HAS_PROJECT: u8 = 128;
+
 /// Beside the flags: the mode has the bit [`MODE_ACL`], for which its two bytes have no place.
 const HAS_LIST: u8 = 128;
 
 impl Wire for Inode {
     fn put(&self, out: &mut Vec<u8>) {
         let is_born = self.born != WallTime(0);
-        self.kind.put(out);
+        (self.kind as u8 | if self.project != 0 { HAS_PROJECT } else { 0 }).put(out);
         (self.flags.0 | if self.mode & MODE_ACL != 0 { HAS_LIST } else { 0 }).put(out);
         (self.mode as u16 | if is_born { BORN } else { 0 }).put(out);
         self.uid.put(out);
         self.gid.put(out);
         self.nlink.put(out);
-        self.rdev.put(out);
+        self.device().put(out);
         self.truncate_epoch.put(out);
         self.size.put(out);
         self.atime.put(out);
@@ -321,23 +343,28 @@ impl Wire for Inode {
         self.ctime.put(out);
         self.version.put(out);
         self.layout.put(out);
-        self.of_kind.put(out);
+        (if self.is_device() { 0 } else { self.of_kind }).put(out);
         self.truncating_to.put(out);
         if is_born {
             self.born.put(out);
         }
+        if self.project != 0 {
+            self.project.put(out);
+        }
     }
     fn get(from: &mut Reader) -> Result<Inode> {
-        let (kind, bits, mode) = (Wire::get(from)?, u8::get(from)?, u16::get(from)?);
+        let (kind, bits, mode) = (u8::get(from)?, u8::get(from)?, u16::get(from)?);
+        let has_project = kind & HAS_PROJECT != 0;
+        let kind = FileKind::from_code(kind & !HAS_PROJECT).ok_or(Status::BadMessage)?;
         let (flags, list) = (InodeFlags(bits & !HAS_LIST), if bits & HAS_LIST != 0 { MODE_ACL } else { 0 });
+        let (uid, gid, nlink, device) = (Wire::get(from)?, Wire::get(from)?, Wire::get(from)?, u32::get(from)?);
         let mut inode = Inode {
             kind,
             flags,
             mode: u32::from(mode & !BORN) | list,
-            uid: Wire::get(from)?,
-            gid: Wire::get(from)?,
-            nlink: Wire::get(from)?,
-            rdev: Wire::get(from)?,
+            uid,
+            gid,
+            nlink,
             truncate_epoch: Wire::get(from)?,
             size: Wire::get(from)?,
             atime: Wire::get(from)?,
@@ -349,11 +376,24 @@ impl Wire for Inode {
             of_kind: Wire::get(from)?,
             truncating_to: Wire::get(from)?,
             born: WallTime(0),
+            project: 0,
         };
+        // An inode has one encoding: what is not there is not written.
+        if device != 0 && !inode.is_device() || inode.of_kind != 0 && inode.is_device() {
+            return Err(Status::BadMessage);
+        }
+        if inode.is_device() {
+            inode.of_kind = device.into();
+        }
         if mode & BORN != 0 {
             inode.born = Wire::get(from)?;
-            // An inode has one encoding.
             if inode.born == WallTime(0) {
+                return Err(Status::BadMessage);
+            }
+        }
+        if has_project {
+            inode.project = Wire::get(from)?;
+            if inode.project == 0 {
                 return Err(Status::BadMessage);
             }
         }

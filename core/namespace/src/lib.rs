@@ -39,7 +39,7 @@ mod tx;
 mod xattrs;
 
 pub use access::{EXECUTE, READ, WRITE};
-pub use accounts::{Account, NO_LIMIT, Resource, put_limit, put_loan};
+pub use accounts::{Account, Charged, NO_LIMIT, Resource, made_for, put_limit, put_loan};
 pub use acls::is_for_names;
 pub use change::{Change, OpenChange, Prepared, RECORD_VERSION, Record, encode};
 pub use contents::{ContentPlace, WaitingContent};

@@ -78,7 +78,7 @@ fn locked(part: &TxPart) -> Locked<'_> {
             Locked::Range(*dir, (*first, *last))
         }
         TxPart::PutMap { dir, .. } => Locked::Range(*dir, EMPTY),
-        TxPart::ExpectMap { .. } => Locked::Nothing,
+        TxPart::ExpectMap { .. } | TxPart::ExpectProject { .. } => Locked::Nothing,
         // Nobody knows its handle before it is agreed to; then see `lock`.
         TxPart::MakeDirectory { .. } | TxPart::InheritHints { .. } | TxPart::MakePartition { .. } => Locked::Nothing,
         TxPart::MoveToken {} => Locked::MoveToken,

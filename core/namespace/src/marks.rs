@@ -15,7 +15,9 @@ const SEALED: u16 = 3;
 const INLINE: u16 = 5;
 /// Has an access control list.
 const ACL: u16 = 7;
-const TAGS: [u16; 4] = [VARSTRIP, SEALED, INLINE, ACL];
+/// Has an inode that counts for a project.
+const PROJECT: u16 = 9;
+const TAGS: [u16; 5] = [VARSTRIP, SEALED, INLINE, ACL, PROJECT];
 
 /// Which of them a record has, by tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +27,8 @@ impl Marks {
     /// Those that a record with these changes must have.
     pub fn of(changes: &[Change]) -> Marks {
         let modes = changes.iter().fold(0, |modes, change| modes | mode(change));
-        Marks([changes.iter().any(has_strips), modes & MODE_SEALED != 0, changes.iter().any(is_inline), modes & MODE_ACL != 0])
+        let (is_sealed, has_list) = (modes & MODE_SEALED != 0, modes & MODE_ACL != 0);
+        Marks([changes.iter().any(has_strips), is_sealed, changes.iter().any(is_inline), has_list, changes.iter().any(has_project)])
     }
 
     /// From the extensions of a record, up to its end.
@@ -47,6 +50,10 @@ fn has_strips(change: &Change) -> bool {
 
 fn is_inline(change: &Change) -> bool {
     matches!(change, Change::PutInode { inode, .. } if inode.is_inline())
+}
+
+fn has_project(change: &Change) -> bool {
+    matches!(change, Change::PutInode { inode, .. } if inode.project != 0)
 }
 
 /// The bits of a mode that a change sets.

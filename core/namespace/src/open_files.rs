@@ -28,8 +28,8 @@ impl State {
         }
         let is_open = self.opens.is_open(handle);
         if let (true, Some(inode)) = (was_open != is_open, self.inodes.get(handle)) {
-            let uid = inode.uid;
-            self.accounts_mut().leaves(uid, !is_open);
+            let charged = inode.charged();
+            self.accounts_mut().leaves(charged, !is_open);
         }
     }
 

@@ -6,6 +6,7 @@ use weft_base::{Handle, Result, ServerId, Status, WallTime};
 use weft_layout::Hints;
 use weft_wire::ops::{DirTarget, PartitionInode, PartitionMap, TxPart};
 
+use crate::ops::{is_project, known_hints};
 use crate::{Change, Inode, Record, ServerPart, State, is_for_names};
 
 impl From<&PartitionInode> for Inode {
@@ -208,7 +209,11 @@ impl State {
                 let Some(inode) = self.known_inode(*dir) else { return };
                 let (mode, uid, gid, was) = (*mode, *uid, *gid, inode.changed(now));
                 let (atime, mtime) = (atime.unwrap_or(was.atime), mtime.unwrap_or(was.mtime));
-                let inode = Inode { mode, uid, gid, atime, mtime, ..was };
+                let project = attributes.iter().rev().find(|(name, _)| is_project(name));
+                let project = project.map_or(was.project, |(name, value)| {
+                    value.as_ref().map_or(0, |value| known_hints(&[(name.clone(), value.clone())]).project)
+                });
+                let inode = Inode { mode, uid, gid, atime, mtime, project, ..was };
                 record.changes.extend(attributes.iter().map(|(name, value)| match value {
                     Some(value) => Change::PutXattr { handle: *dir, name: name.clone(), value: value.clone() },
                     None => Change::DeleteXattr { handle: *dir, name: name.clone() },

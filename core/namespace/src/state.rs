@@ -228,7 +228,12 @@ impl State {
                     self.contents.put(handle, run, content);
                 }
             }
-            change @ (Change::PutLimit { .. } | Change::PutByteLimit { .. } | Change::PutLoan { .. } | Change::PutByteLoan { .. }) => {
+            change @ (Change::PutLimit { .. }
+            | Change::PutByteLimit { .. }
+            | Change::PutLoan { .. }
+            | Change::PutByteLoan { .. }
+            | Change::PutProjectLimit { .. }
+            | Change::PutProjectLoan { .. }) => {
                 self.accounts.apply(&change, self.settings.server);
             }
             Change::PutCeiling { handle, file_bytes, beside_bytes } => self.put_ceiling(handle, Reserved { file_bytes, beside_bytes }),
@@ -257,11 +262,11 @@ impl State {
             old.map_or((None, Flags::default(), None), |old| (Some(Counted::of(&old, reserved)), Flags::of(&old), old.content_run()));
         let is_leaving = (before.is_orphan || now.is_orphan) && !self.opens.is_open(handle);
         if let (true, true, Some(counted)) = (is_leaving, before.is_orphan, counted) {
-            self.accounts.leaves(counted.uid, false);
+            self.accounts.leaves(counted.charged, false);
         }
         self.accounts.changed(counted, Some(counts));
         if is_leaving && now.is_orphan {
-            self.accounts.leaves(counts.uid, true);
+            self.accounts.leaves(counts.charged, true);
         }
         if had != has {
             self.contents.moved(handle, had, has);
@@ -292,7 +297,7 @@ impl State {
         let flags = Flags::of(&old);
         self.flagged.gone(handle, flags);
         if flags.is_orphan && !self.opens.is_open(handle) {
-            self.accounts.leaves(old.uid, false);
+            self.accounts.leaves(old.charged(), false);
         }
         let reserved = self.accounts.reserved(handle);
         self.accounts.goes_on(handle, false);

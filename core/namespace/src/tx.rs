@@ -7,6 +7,8 @@ use weft_base::{ClientId, Credentials, Handle, MODE_UNNAMED, Result, ServerId, S
 use weft_wire::ops::{TxId, TxPart};
 
 use crate::access::check_owner;
+use crate::accounts::made_for;
+use crate::ops::known_hints;
 use crate::{Change, Inode, InodeFlags, LockMode, Prepared, Record, State, WRITE};
 
 /// Names that one inode may have at most.
@@ -84,8 +86,8 @@ impl State {
                     self.check_entry_change(*dir, name, Some(*handle), who, conflict)?;
                     *handle
                 }
-                TxPart::MakeDirectory { uid, .. } => {
-                    self.check_allowance(*uid)?;
+                TxPart::MakeDirectory { .. } => {
+                    made_for(parts).try_for_each(|charged| self.check_allowance(charged))?;
                     made += 1;
                     Handle::new(self.settings.server, self.next_counter + made - 1)
                 }
@@ -164,6 +166,12 @@ impl State {
                 }
                 TxPart::GiveNames { .. } | TxPart::TakeNames { .. } | TxPart::PutMap { .. } | TxPart::ExpectMap { .. } => {
                     self.prepare_move(part, conflict)?
+                }
+                TxPart::ExpectProject { handle, project } => {
+                    if self.inode(*handle)?.project != *project {
+                        return Err(Status::CrossDevice);
+                    }
+                    *handle
                 }
                 TxPart::MoveToken {} => Handle(0),
             });
@@ -265,7 +273,16 @@ impl State {
                 let inode = Inode::new_directory(*parent, *mode, *uid, *gid, *layout, now);
                 record.changes.push(Change::PutInode { handle: made, inode });
             }
-            TxPart::InheritHints { hints } => record.changes.extend(hints.iter().map(|(name, value)| put_xattr(made, name, value))),
+            TxPart::InheritHints { hints } => {
+                let project = known_hints(hints).project;
+                for change in &mut record.changes {
+                    match change {
+                        Change::PutInode { handle, inode } if *handle == made => inode.project = project,
+                        _ => {}
+                    }
+                }
+                record.changes.extend(hints.iter().map(|(name, value)| put_xattr(made, name, value)));
+            }
             TxPart::MakePartition { map, mode, uid, gid, layout, hints, .. } => {
                 let inode = Inode::new_directory(Handle(0), *mode, *uid, *gid, *layout, now);
                 record.changes.push(Change::PutPartition { dir: made, map: map.clone(), known: (&inode).into() });
@@ -289,7 +306,7 @@ impl State {
                     record.changes.push(Change::PutInode { handle: *dir, inode });
                 }
             }
-            TxPart::MoveToken {} => {}
+            TxPart::ExpectProject { .. } | TxPart::MoveToken {} => {}
         }
     }
 

@@ -8,7 +8,7 @@ use common::*;
 use weft_base::{ClientId, Credentials, Handle, Layout, ROOT_HANDLE, Result, ServerId, Status, WallTime};
 use weft_namespace::{Account, Change, Record, Resource, State, put_loan};
 use weft_wire::Rights;
-use weft_wire::ops::{CreateReply, CreateRequest, Delegation, HANDLES_FEW, HANDLES_GIVEN, HandleRange, NewFile, NewFiles};
+use weft_wire::ops::{CreateReply, CreateRequest, Delegation, HANDLES_FEW, HANDLES_GIVEN, HandleRange, NewFile, NewFiles, QuotaId};
 
 const OTHER: ClientId = ClientId(2);
 
@@ -123,7 +123,7 @@ fn a_directory_that_is_not_as_others_is_not_delegated() {
     let plain = made(&mut m, dir, "b", HANDLES_FEW - 1).delegation.expect("it is its own already");
     assert_eq!(plain.handles.map(|handles| handles.count), Some(HANDLES_GIVEN));
     let limited = m.mkdir(ROOT_HANDLE, "limited").unwrap();
-    let account = Account { uid: 7, of: Resource::Inodes };
+    let account = Account { id: QuotaId::user(7), of: Resource::Inodes };
     m.commit(Record { changes: vec![put_loan(account, ServerId(0), 50)], open: None });
     assert_eq!(asks(&mut m, limited, "a"), None, "what he makes may be refused");
 }

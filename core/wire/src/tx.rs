@@ -230,6 +230,14 @@ pub enum TxPart {
         /// What the coordinator believes.
         map: PartitionMap,
     },
+    /// An object, whose inode is here, counts for this project: its name goes to a directory of
+    /// that.
+    ExpectProject {
+        /// The object.
+        handle: Handle,
+        /// The number of the project.
+        project: u32,
+    },
     /// The right to move directories between directories, of which there is one in a file system
     /// (at metadata server 0): with it nobody else can make a cycle.
     MoveToken {},
@@ -252,6 +260,7 @@ wire_for_variants! {
         13 TakeNames { names }
         14 PutMap { dir, map }
         15 ExpectMap { dir, map }
+        16 ExpectProject { handle, project }
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::time::Duration;
 
+use weft_base::ROOT_HANDLE;
 use weft_host::door::{self, ProgramFs};
 use weft_library::Result;
 
@@ -90,7 +91,7 @@ pub unsafe extern "C" fn weft_statfs(fs: *mut weft_fs, space: *mut weft_space) -
         // SAFETY: C's, as the header says.
         let (fs, space) = unsafe { (given(fs, "the file system")?, space.as_mut()) };
         let space = space.ok_or_else(|| invalid("the result is NULL"))?;
-        let stats = fs.0.statfs()?;
+        let stats = fs.0.statfs(ROOT_HANDLE)?;
         *space = weft_space {
             capacity_bytes: stats.capacity_bytes,
             free_bytes: stats.free_bytes,

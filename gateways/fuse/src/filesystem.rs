@@ -391,9 +391,9 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     fn statfs(&self, request: &Request, ino: INodeNo, reply: ReplyStatfs) {
         let mut served = self.begin(event::FUSE_OTHER, request, ino);
         const UNIT: u64 = 4096;
-        let stats = answer!(served, reply, self.run(self.posix.statfs()));
+        let stats = answer!(served, reply, self.run(self.posix.statfs(&credentials(request), self.node(ino))));
         let (blocks, free) = (stats.capacity_bytes / UNIT, stats.free_bytes / UNIT);
-        let inodes_free = u64::from(u32::MAX);
+        let inodes_free = stats.inodes_free.unwrap_or(u32::MAX.into());
         served.replies();
         reply.statfs(blocks, free, free, stats.inodes + inodes_free, inodes_free, UNIT as u32, 255, UNIT as u32);
     }

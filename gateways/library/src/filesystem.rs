@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use weft_base::{Credentials, FsId, Handle, SECOND, Status};
 use weft_client::{Client, FsStats};
-use weft_posix::{Gateway, Options, Posix};
+use weft_posix::{Gateway, InodeNumber, Options, Posix};
 use weft_rt::ThreadRuntime;
 
 use crate::error::{Error, Result};
@@ -209,12 +209,12 @@ impl<R: ThreadRuntime> FileSystem<R> {
         }
     }
 
-    /// How full it is.
+    /// How full it is, or the project that this object counts for.
     ///
     /// # Errors
     /// Servers that do not answer.
-    pub fn statfs(&self) -> Result<FsStats> {
-        self.run("statfs", b"/", async |posix| posix.statfs().await)
+    pub fn statfs(&self, at: Handle) -> Result<FsStats> {
+        self.run("statfs", b"/", async |posix| posix.statfs(&self.who, InodeNumber::of(at)).await)
     }
 
     /// Drives an operation to its end on this thread; an error is told with its path.

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_long, c_uint};
 use std::sync::Arc;
 
 use libc::{gid_t, mode_t, timespec, uid_t};
-use weft_base::{Attr, FileKind, WallTime};
+use weft_base::{Attr, FileKind, ROOT_HANDLE, WallTime};
 use weft_client::SetAttr;
 use weft_host::door::ProgramFs;
 use weft_posix::InodeNumber;
@@ -299,24 +299,24 @@ calls! {
         let Some(begin) = locate(HERE, path) else { return real::statfs(path, to) };
         border(|| match find(&begin, true)? {
             Found::Kernel(path) => checked(real::statfs(path.as_ptr(), to)),
-            Found::Weft(fs, _) => fill_statfs(to, &fs),
+            Found::Weft(fs, attr) => fill_statfs(to, &fs, attr.handle),
         })
     }
 
     fn fstatfs | fstatfs64(fd: c_int, to: *mut libc::statfs) -> c_int {
-        if table::is_weft(fd) { border(|| fill_statfs(to, &*session::fs()?)) } else { real::fstatfs(fd, to) }
+        if table::is_weft(fd) { border(|| fill_statfs(to, &*session::fs()?, ROOT_HANDLE)) } else { real::fstatfs(fd, to) }
     }
 
     fn statvfs | statvfs64(path: *const c_char, to: *mut libc::statvfs) -> c_int {
         let Some(begin) = locate(HERE, path) else { return real::statvfs(path, to) };
         border(|| match find(&begin, true)? {
             Found::Kernel(path) => checked(real::statvfs(path.as_ptr(), to)),
-            Found::Weft(fs, _) => fill_statvfs(to, &fs),
+            Found::Weft(fs, attr) => fill_statvfs(to, &fs, attr.handle),
         })
     }
 
     fn fstatvfs | fstatvfs64(fd: c_int, to: *mut libc::statvfs) -> c_int {
-        if table::is_weft(fd) { border(|| fill_statvfs(to, &*session::fs()?)) } else { real::fstatvfs(fd, to) }
+        if table::is_weft(fd) { border(|| fill_statvfs(to, &*session::fs()?, ROOT_HANDLE)) } else { real::fstatvfs(fd, to) }
     }
 
     fn pathconf(path: *const c_char, name: c_int) -> c_long {

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use weft_base::{Attr, Credentials, FileKind, WallTime};
+use weft_base::{Attr, Credentials, FileKind, Handle, WallTime};
 use weft_host::door::ProgramFs;
 
 use crate::border::{Outcome, fail};
@@ -85,8 +85,8 @@ pub(crate) unsafe fn fill_statx(to: *mut libc::statx, fs: &ProgramFs, attr: &Att
     Ok(0)
 }
 
-pub(crate) unsafe fn fill_statfs(to: *mut libc::statfs, fs: &ProgramFs) -> Outcome<c_int> {
-    let stats = fs.statfs()?;
+pub(crate) unsafe fn fill_statfs(to: *mut libc::statfs, fs: &ProgramFs, at: Handle) -> Outcome<c_int> {
+    let stats = fs.statfs(at)?;
     let Some(to) = to.as_mut() else { return fail(libc::EFAULT) };
     *to = std::mem::zeroed();
     to.f_type = MAGIC;
@@ -94,19 +94,21 @@ pub(crate) unsafe fn fill_statfs(to: *mut libc::statfs, fs: &ProgramFs) -> Outco
     to.f_frsize = SPACE_BYTES as i64;
     to.f_blocks = stats.capacity_bytes / SPACE_BYTES;
     (to.f_bfree, to.f_bavail) = (stats.free_bytes / SPACE_BYTES, stats.free_bytes / SPACE_BYTES);
-    (to.f_files, to.f_ffree) = (stats.inodes + INODES_FREE, INODES_FREE);
+    let free = stats.inodes_free.unwrap_or(INODES_FREE);
+    (to.f_files, to.f_ffree) = (stats.inodes + free, free);
     to.f_namelen = 255;
     Ok(0)
 }
 
-pub(crate) unsafe fn fill_statvfs(to: *mut libc::statvfs, fs: &ProgramFs) -> Outcome<c_int> {
-    let stats = fs.statfs()?;
+pub(crate) unsafe fn fill_statvfs(to: *mut libc::statvfs, fs: &ProgramFs, at: Handle) -> Outcome<c_int> {
+    let stats = fs.statfs(at)?;
     let Some(to) = to.as_mut() else { return fail(libc::EFAULT) };
     *to = std::mem::zeroed();
     (to.f_bsize, to.f_frsize) = (SPACE_BYTES, SPACE_BYTES);
     to.f_blocks = stats.capacity_bytes / SPACE_BYTES;
     (to.f_bfree, to.f_bavail) = (stats.free_bytes / SPACE_BYTES, stats.free_bytes / SPACE_BYTES);
-    (to.f_files, to.f_ffree, to.f_favail) = (stats.inodes + INODES_FREE, INODES_FREE, INODES_FREE);
+    let free = stats.inodes_free.unwrap_or(INODES_FREE);
+    (to.f_files, to.f_ffree, to.f_favail) = (stats.inodes + free, free, free);
     to.f_fsid = minor(fs).into();
     to.f_namemax = 255;
     Ok(0)

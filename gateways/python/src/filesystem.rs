@@ -10,7 +10,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use weft_base::{Attr, WallTime};
+use weft_base::{Attr, ROOT_HANDLE, WallTime};
 use weft_client::{RenameFlags, SetAttr, XattrFlags};
 use weft_host::door::{self, ProgramFs, ProgramListing};
 use weft_library::OpenOptions;
@@ -132,7 +132,7 @@ impl FileSystem {
 
     /// Capacity, free bytes, objects.
     fn statfs(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
-        self.call(py, |fs| fs.statfs()).map(|stats| (stats.capacity_bytes, stats.free_bytes, stats.inodes))
+        self.call(py, |fs| fs.statfs(ROOT_HANDLE)).map(|stats| (stats.capacity_bytes, stats.free_bytes, stats.inodes))
     }
 
     fn list(&self, py: Python<'_>, path: &[u8], with_attrs: bool) -> PyResult<Listing> {

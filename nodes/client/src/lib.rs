@@ -29,7 +29,9 @@ pub use files::{Hold, OpenFile};
 pub use locks::IsAwaited;
 pub use names::WalkEnd;
 pub use servers::{DataSpace, QuotaUsage};
-pub use trees::{Discarded, SumNews, TRASH, TrashFault, TreeChange, TreeNews, TreeRemoved, TreeSealed, TreeSums, WatchedTree};
+pub use trees::{
+    Discarded, SumNews, TRASH, TrashFault, TreeChange, TreeNews, TreeOutcome, TreeRemoved, TreeSetting, TreeSums, WatchedTree,
+};
 pub use types::{
     ClientOptions, CreateOptions, DirItem, DirPage, Fallocate, FsStats, OpenWith, RenameFlags, SeekFor, Seen, SetAttr, WholeFile,
     XattrFlags,

@@ -8,7 +8,7 @@ use weft_layout::Strips;
 use weft_wire::Rights;
 use weft_wire::ops::{Judged, SetTime};
 
-use crate::Error;
+use crate::{Error, QuotaUsage};
 
 /// How a client behaves.
 #[derive(Clone, Debug)]
@@ -224,6 +224,22 @@ pub struct FsStats {
     pub used_bytes: u64,
     /// Inodes on the metadata servers.
     pub inodes: u64,
+    /// How many more there may be; `None`: nobody has said.
+    pub inodes_free: Option<u64>,
     /// Servers that did not answer, and why; they are missing in the sums.
     pub unanswered: Vec<Error>,
+}
+
+impl FsStats {
+    /// What is left within these limits: as if the file system were as large as they are.
+    pub(crate) fn limit(&mut self, usage: &QuotaUsage) {
+        if let Some(max) = usage.bytes_max {
+            let taken = usage.bytes.saturating_add(usage.bytes_reserved);
+            (self.capacity_bytes, self.used_bytes) = (max, usage.bytes);
+            self.free_bytes = self.free_bytes.min(max.saturating_sub(taken));
+        }
+        if let Some(max) = usage.inodes_max {
+            (self.inodes, self.inodes_free) = (usage.inodes, Some(max.saturating_sub(usage.inodes)));
+        }
+    }
 }

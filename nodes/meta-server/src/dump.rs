@@ -55,7 +55,8 @@ fn line(change: &Change) -> Option<String> {
             let WallTime(ns) = inode.ctime;
             let kind = format!("{:?}", inode.kind).to_lowercase();
             let (mode, uid, gid, size, links, seconds) = (inode.mode, inode.uid, inode.gid, inode.size, inode.nlink, ns as f64 / 1e9);
-            write!(out, "{handle} {kind} mode {mode:o} owner {uid}:{gid} size {size} links {links} changed {seconds:.3}")
+            let project = if inode.project != 0 { format!(" project {}", inode.project) } else { String::new() };
+            write!(out, "{handle} {kind} mode {mode:o} owner {uid}:{gid}{project} size {size} links {links} changed {seconds:.3}")
         }
         Change::PutEntry { dir, name, handle, kind } => {
             write!(out, "{dir} {} -> {handle} {}", text(name), format!("{kind:?}").to_lowercase())

@@ -297,6 +297,8 @@ fn of_change(change: &Change) -> impl Iterator<Item = Touched<'_>> {
         | Change::PutLoan { .. }
         | Change::PutByteLimit { .. }
         | Change::PutByteLoan { .. }
+        | Change::PutProjectLimit { .. }
+        | Change::PutProjectLoan { .. }
         | Change::PutCeiling { .. }
         | Change::DeleteDelegation { .. }
         | Change::PutHandles { .. }
@@ -315,7 +317,7 @@ fn of_part(part: &TxPart) -> Option<Touched<'_>> {
         TxPart::ChangeLinks { handle, .. } => Some(Touched::Object(*handle)),
         TxPart::GiveNames { dir, .. } => Some(Touched::Names(*dir)),
         // Nobody was told here of names that come, nor of attributes that are told by several.
-        TxPart::TakeNames { .. } | TxPart::PutMap { .. } | TxPart::ExpectMap { .. } => None,
+        TxPart::TakeNames { .. } | TxPart::PutMap { .. } | TxPart::ExpectMap { .. } | TxPart::ExpectProject { .. } => None,
         TxPart::MakeDirectory { .. } | TxPart::InheritHints { .. } | TxPart::MakePartition { .. } | TxPart::MoveToken {} => None,
     }
 }

@@ -1,5 +1,5 @@
-//! Limits of users: who may make how many inodes, and take how many bytes, where. Each of them has
-//! an account of its own for each user.
+//! Limits of users and projects: how many inodes may be made, and how many bytes taken, where. Each
+//! of them has an account of its own for each user and project.
 //!
 //! ```text
 //! a server                                     metadata server 0: limits, and what it has lent
@@ -21,10 +21,12 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use weft_base::{MILLISECOND, Nanos, Result, SECOND, ServerId, Status};
-use weft_namespace::{Account, NO_LIMIT, Record, Resource, put_limit, put_loan};
+use weft_namespace::{Account, Charged, NO_LIMIT, Record, Resource, put_limit, put_loan};
 use weft_rt::{ServerRuntime, join_all};
 use weft_wire::Wire;
-use weft_wire::ops::{BorrowReply, BorrowRequest, HOME_OF_LIMITS, OpenRequest, RecallReply, RecallRequest, SetQuotaReply, SetQuotaRequest};
+use weft_wire::ops::{
+    BorrowReply, BorrowRequest, HOME_OF_LIMITS, OpenRequest, QuotaId, RecallReply, RecallRequest, SetQuotaReply, SetQuotaRequest,
+};
 use weft_wire::{Header, Op, Request};
 
 use crate::engine::Engine;
@@ -54,11 +56,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     // ---- A server with an allowance
     // ---------------------------------------------------------------------------------------------
 
-    /// Goes on with a request that would make more than this user may have here.
-    pub(crate) async fn make_with_more(self: Rc<Self>, header: Header, uid: u32, request: Request) -> Result<Bytes> {
+    /// Goes on with a request that would make more for these than they may have here.
+    pub(crate) async fn make_with_more(self: Rc<Self>, header: Header, charged: Charged, request: Request) -> Result<Bytes> {
         let deadline = self.rt.now() + self.config.patience_ns;
         loop {
-            self.borrow_inodes(uid, deadline).await?;
+            self.borrow_inodes(charged, deadline).await?;
             match self.answer_alone(&header, &request).ok_or(Status::NotSupported)? {
                 // Somebody else was faster.
                 Err(Status::QuotaExceeded) => {}
@@ -76,8 +78,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let wanted = request.room.clone().ok_or(Status::Invalid)?;
         loop {
             let lacks = self.state.borrow().lacks_room(request.handle, &wanted);
-            if let Some((uid, more)) = lacks {
-                self.borrow(Account { uid, of: Resource::Bytes }, more, deadline).await?;
+            if let Some((id, more)) = lacks {
+                self.borrow(Account { id, of: Resource::Bytes }, more, deadline).await?;
             }
             let mut record = Record::default();
             let reply = self.state.borrow().prepare_open(&self.context(header.request.client), &request, &mut record);
@@ -97,15 +99,18 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
     }
 
-    /// Sees to it that a user may make something here.
+    /// Sees to it that something may be made here for these.
     ///
     /// # Errors
     /// As [`Server::borrow`].
-    pub(crate) async fn borrow_inodes(&self, uid: u32, deadline: Nanos) -> Result<()> {
-        self.borrow(Account { uid, of: Resource::Inodes }, 1, deadline).await
+    pub(crate) async fn borrow_inodes(&self, charged: Charged, deadline: Nanos) -> Result<()> {
+        for id in charged.ids() {
+            self.borrow(Account { id, of: Resource::Inodes }, 1, deadline).await?;
+        }
+        Ok(())
     }
 
-    /// Sees to it that a user may have so much more here.
+    /// Sees to it that somebody may have so much more here.
     ///
     /// # Errors
     /// [`Status::QuotaExceeded`]; [`Status::Busy`] if the home does not answer.
@@ -123,7 +128,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 changed.await;
             } else if asked.refused <= begun || asked.refused_more > more {
                 self.ask_home(account, more, asked).await?;
-            } else if self.rt.now() < leaves_by && self.state.borrow().is_leaving(account.uid) {
+            } else if self.rt.now() < leaves_by && self.state.borrow().is_leaving(account.id) {
                 self.background.reap.notify();
                 self.rt.sleep_until(self.rt.now() + LEAVING_PAUSE_NS).await;
             } else {
@@ -138,9 +143,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         self.background.loans.note(account, |asked| (asked.begun, asked.is_asking) = (number, true));
         let server = self.config.serving.server;
         let has = self.state.borrow().allowance(account).0;
+        let (uid, of_project) = (account.id.number, account.id.of_project());
         let request = match account.of {
-            Resource::Inodes => BorrowRequest { server, uid: account.uid, inodes: has, bytes: None },
-            Resource::Bytes => BorrowRequest { server, uid: account.uid, inodes: 0, bytes: Some(has.saturating_add(more)) },
+            Resource::Inodes => BorrowRequest { server, uid, inodes: has, bytes: None, of_project },
+            Resource::Bytes => BorrowRequest { server, uid, inodes: 0, bytes: Some(has.saturating_add(more)), of_project },
         };
         let answer = match server == HOME_OF_LIMITS {
             true => self.lend(&request).await,
@@ -167,10 +173,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
     }
 
-    /// Gives back what a user does not use here.
+    /// Gives back what somebody does not use here.
     async fn give_back(&self, request: &RecallRequest) -> Result<RecallReply> {
-        let RecallRequest { uid, is_limited, of_bytes } = *request;
-        let account = Account { uid, of: if of_bytes == Some(true) { Resource::Bytes } else { Resource::Inodes } };
+        let RecallRequest { uid, is_limited, of_bytes, of_project } = *request;
+        let of = if of_bytes == Some(true) { Resource::Bytes } else { Resource::Inodes };
+        let account = Account { id: QuotaId::of(uid, of_project), of };
         self.check_room_of(Op::Recall)?;
         self.background.loans.note(account, |asked| asked.recalls += 1);
         let (has, allowance) = self.state.borrow().allowance(account);
@@ -178,7 +185,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if left != allowance {
             self.keep_loan(account, self.config.serving.server, left.unwrap_or(NO_LIMIT));
         }
-        let is_leaving = self.state.borrow().is_leaving(uid);
+        let is_leaving = self.state.borrow().is_leaving(account.id);
         self.sync_loans().await?;
         Ok(RecallReply { inodes: has, is_leaving })
     }
@@ -196,11 +203,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     // ---- The home
     // ---------------------------------------------------------------------------------------------
 
-    /// Lends a server inodes or bytes for a user.
+    /// Lends a server inodes or bytes for somebody.
     async fn lend(&self, request: &BorrowRequest) -> Result<BorrowReply> {
-        let BorrowRequest { server, uid, inodes, bytes } = *request;
+        let BorrowRequest { server, uid, inodes, bytes, of_project } = *request;
         let (of, wanted) = bytes.map_or((Resource::Inodes, inodes.saturating_add(1)), |bytes| (Resource::Bytes, bytes));
-        let account = Account { uid, of };
+        let account = Account { id: QuotaId::of(uid, of_project), of };
         if self.config.serving.server != HOME_OF_LIMITS {
             return Err(Status::WrongServer);
         }
@@ -243,12 +250,14 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
     }
 
-    /// Takes back from these servers what a user does not use there, or tells them that he is
+    /// Takes back from these servers what somebody does not use there, or tells them that he is
     /// limited, or no longer. Returns those that have not answered, and whether something of his is
     /// about to go.
     async fn recall(&self, account: Account, servers: Vec<ServerId>) -> (Vec<ServerId>, bool) {
-        let (uid, of_bytes) = (account.uid, (account.of == Resource::Bytes).then_some(true));
-        let request = RecallRequest { uid, is_limited: self.state.borrow().limit(account).is_some(), of_bytes };
+        let Account { id, of } = account;
+        let (of_bytes, of_project) = ((of == Resource::Bytes).then_some(true), id.of_project());
+        let is_limited = self.state.borrow().limit(account).is_some();
+        let request = RecallRequest { uid: id.number, is_limited, of_bytes, of_project };
         let (request, deadline) = (&request, self.rt.now() + RECALL_NS);
         let ask = |server: ServerId| async move {
             match server == self.config.serving.server {
@@ -270,8 +279,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         (silent, is_leaving)
     }
 
-    /// Tells servers, but for `silent` ones, what they do not know yet of a user's limit, and takes
-    /// back what is beyond it. Returns those that have not answered.
+    /// Tells servers, but for `silent` ones, what they do not know yet of somebody's limit, and
+    /// takes back what is beyond it. Returns those that have not answered.
     async fn settle_account(&self, account: Account, silent: &[ServerId]) -> Vec<ServerId> {
         let _held = self.background.loans.hold(account).await;
         let servers = self.unsettled_servers(account).into_iter().filter(|server| !silent.contains(server)).collect();
@@ -284,7 +293,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         silent
     }
 
-    /// The servers that must hear something of a user.
+    /// The servers that must hear something of somebody.
     fn unsettled_servers(&self, account: Account) -> Vec<ServerId> {
         let state = self.state.borrow();
         let lent = state.lent(account);
@@ -295,11 +304,12 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
     }
 
-    /// Limits a user, or ends that.
+    /// Limits a user or project, or ends that.
     async fn set_quota(&self, request: &SetQuotaRequest) -> Result<SetQuotaReply> {
-        let SetQuotaRequest { uid, inodes_max, bytes_max } = *request;
+        let SetQuotaRequest { uid, inodes_max, bytes_max, of_project } = *request;
         let (of, most) = bytes_max.map_or((Resource::Inodes, inodes_max), |bytes_max| (Resource::Bytes, bytes_max));
-        let account = Account { uid, of };
+        // Root is not limited, and nothing counts for project 0.
+        let account = Account { id: QuotaId::of(uid, of_project), of };
         if self.config.serving.server != HOME_OF_LIMITS {
             return Err(Status::WrongServer);
         }

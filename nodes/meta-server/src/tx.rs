@@ -25,7 +25,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use weft_base::{ClientId, Credentials, Handle, MILLISECOND, Nanos, Result, SECOND, ServerId, Status, WallTime};
 use weft_journal::Lsn;
-use weft_namespace::{Change, CycleCheck, Prepared, Record, ServerPart, lead_to_made, made_directory};
+use weft_namespace::{Change, Charged, CycleCheck, Prepared, Record, ServerPart, lead_to_made, made_directory, made_for};
 use weft_rt::{FaultPoint, PeerId, ServerRuntime, join_all};
 use weft_wire::ops::{ParentRequest, TxDecideRequest, TxId, TxPart, TxPrepareReply, TxPrepareRequest, TxStatusReply, TxStatusRequest};
 use weft_wire::{Header, Op, Wire};
@@ -288,14 +288,13 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(crate) fn tx_prepare_with_more(self: &Rc<Self>, peer: PeerId, header: &Header, request: TxPrepareRequest) -> Result<Step> {
         let lacking = {
             let state = self.state.borrow();
-            let maker = |part: &TxPart| if let TxPart::MakeDirectory { uid, .. } = part { Some(*uid) } else { None };
-            let mut makers = request.parts.iter().filter_map(maker);
-            makers.find(|uid| state.prepared(request.tx).is_none() && state.lacks_allowance(*uid))
+            let lacks = |charged: &Charged| state.prepared(request.tx).is_none() && state.lacks_allowance(*charged).is_some();
+            made_for(&request.parts).find(lacks)
         };
-        let Some(uid) = lacking else { return self.tx_prepare(header, request) };
+        let Some(charged) = lacking else { return self.tx_prepare(header, request) };
         let (this, header_) = (Rc::clone(self), *header);
         Ok(self.start_flow(peer, header, async move {
-            match this.borrow_inodes(uid, this.rt.now() + ASK_NS).await {
+            match this.borrow_inodes(charged, this.rt.now() + ASK_NS).await {
                 Ok(()) | Err(Status::QuotaExceeded) => {}
                 Err(status) => return Err(status),
             }

@@ -1,5 +1,5 @@
-//! Limits of users over several metadata servers: never over, exactly at the limit in the end,
-//! whatever crashes meanwhile, and no message more as long as there is enough.
+//! Limits of users and projects over several metadata servers: never over, exactly at the limit in
+//! the end, whatever crashes meanwhile, and no message more as long as there is enough.
 
 mod common;
 
@@ -11,6 +11,9 @@ use weft_wire::Rights;
 use weft_wire::ops::*;
 
 const USER: u32 = 7;
+const OF_USER: QuotaId = QuotaId::user(USER);
+/// That of the directories in which files are made.
+const OF_PROJECT: QuotaId = QuotaId::project(9);
 const SERVERS: usize = 3;
 
 fn user() -> Credentials {
@@ -44,8 +47,21 @@ fn mkdir_request(dir: Handle, file: &str, who: &Credentials) -> MkdirRequest {
     MkdirRequest { at: at(dir), name: name(file), mode: 0o777, stripe_bytes: 0, stripe_width: 0, who: who.clone() }
 }
 
-async fn limit(client: &TestClient, inodes_max: Option<u64>) -> Vec<ServerId> {
-    client.call(ServerId(0), &SetQuotaRequest { uid: USER, inodes_max, bytes_max: None }).await.expect("the home answers").untold
+async fn limit(client: &TestClient, id: QuotaId, inodes_max: Option<u64>) -> Vec<ServerId> {
+    client.call(ServerId(0), &inode_limit(id, inodes_max)).await.expect("the home answers").untold
+}
+
+fn inode_limit(id: QuotaId, inodes_max: Option<u64>) -> SetQuotaRequest {
+    SetQuotaRequest { uid: id.number, inodes_max, bytes_max: None, of_project: id.of_project() }
+}
+
+fn usage_request(id: QuotaId) -> UsageRequest {
+    UsageRequest { from: id.number, to: id.number, who: Credentials::ROOT, of_project: id.of_project() }
+}
+
+async fn set_project(client: &TestClient, handle: Handle, project: u32) -> Result<()> {
+    let (name, value, who) = (name("user.weft.project"), project.to_string().into(), Credentials::ROOT);
+    client.call(handle.server(), &SetXattrRequest { handle, name, value, create_only: false, replace_only: false, who }).await.map(drop)
 }
 
 async fn make(client: &TestClient, dir: Handle, file: &str) -> Result<Handle> {
@@ -57,19 +73,18 @@ async fn make_dir(client: &TestClient, dir: Handle, file: &str) -> Result<Handle
     Ok(client.call(dir.server(), &mkdir_request(dir, file, &user())).await?.state.attr.handle)
 }
 
-/// What the user takes, by server.
-async fn taken(client: &TestClient) -> Vec<u64> {
+/// What is taken, by server.
+async fn taken(client: &TestClient, id: QuotaId) -> Vec<u64> {
     let mut all = Vec::new();
     for server in 0..SERVERS {
-        let request = UsageRequest { from: USER, to: USER, who: Credentials::ROOT };
-        let reply = client.call(ServerId(server as u16), &request).await.unwrap();
+        let reply = client.call(ServerId(server as u16), &usage_request(id)).await.unwrap();
         all.push(reply.users.first().map_or(0, |user| user.inodes));
     }
     all
 }
 
 /// Makes files everywhere until nobody takes any more.
-async fn fill(client: &TestClient, places: &[Handle], prefix: &str) -> u64 {
+async fn fill(client: &TestClient, id: QuotaId, places: &[Handle], prefix: &str) -> u64 {
     let (mut number, mut refused) = (0, 0);
     while refused < places.len() {
         match make(client, places[number % places.len()], &format!("{prefix}{number}")).await {
@@ -79,13 +94,14 @@ async fn fill(client: &TestClient, places: &[Handle], prefix: &str) -> u64 {
         }
         number += 1;
     }
-    taken(client).await.iter().sum()
+    taken(client, id).await.iter().sum()
 }
 
 #[test]
 fn promise_quota_is_never_exceeded() {
     const MAX: u64 = 60;
     for seed in 0..60 {
+        let id = [OF_USER, OF_PROJECT][seed as usize / 30];
         let engine = [Engine::Journal, Engine::Journal, Engine::Db][seed as usize % 3];
         let durability = [Durability::Batch, Durability::None, Durability::Sync][(seed / 3) as usize % 3];
         let cluster = Cluster::new(seed, SERVERS, |config| {
@@ -96,7 +112,10 @@ fn promise_quota_is_never_exceeded() {
         let setup = client.clone();
         let places = cluster.block_on(|| async move {
             let places = places(&setup).await;
-            assert_eq!(limit(&setup, Some(MAX)).await, []);
+            for place in places.iter().filter(|_| id == OF_PROJECT) {
+                set_project(&setup, *place, id.number).await.unwrap();
+            }
+            assert_eq!(limit(&setup, id, Some(MAX)).await, []);
             for server in 0..SERVERS {
                 setup.call(ServerId(server as u16), &SyncMetaRequest {}).await.unwrap();
             }
@@ -140,8 +159,8 @@ fn promise_quota_is_never_exceeded() {
         ended.unwrap_or_else(|stuck| panic!("seed {seed}: {stuck}"));
         cluster.sim.run_for(5 * SECOND);
         let (before, after) = cluster.block_on(|| async move {
-            let before: u64 = taken(&client).await.iter().sum();
-            (before, fill(&client, &places, "last").await)
+            let before: u64 = taken(&client, id).await.iter().sum();
+            (before, fill(&client, id, &places, "last").await)
         });
         assert!(before <= MAX, "seed {seed}: {before} inodes");
         assert_eq!(after, MAX, "seed {seed}: exactly at the limit");
@@ -155,7 +174,7 @@ fn far_from_the_limit_a_create_costs_no_message() {
     let client = cluster.caller(1);
     cluster.block_on(|| async move {
         let places = places(&client).await;
-        limit(&client, Some(1 << 20)).await;
+        limit(&client, OF_USER, Some(1 << 20)).await;
         let asked = async |client: &TestClient| client.call(ServerId(0), &PingRequest {}).await.unwrap().requests;
         let there = places[1];
         make(&client, there, "first").await.unwrap();
@@ -173,8 +192,8 @@ fn what_is_removed_anywhere_may_be_made_elsewhere() {
     let client = cluster.caller(1);
     cluster.block_on(|| async move {
         let places = places(&client).await;
-        limit(&client, Some(10)).await;
-        assert_eq!(fill(&client, &places, "f").await, 10);
+        limit(&client, OF_USER, Some(10)).await;
+        assert_eq!(fill(&client, OF_USER, &places, "f").await, 10);
         // f1 is on server 1; its room goes to server 2 at once, also if its data must go first.
         client.unlink(places[1], "f1").await.unwrap();
         let request = CreateRequest { who: user(), ..create_request(places[2], "open", Rights::WRITE) };
@@ -188,7 +207,7 @@ fn what_is_removed_anywhere_may_be_made_elsewhere() {
         // Root is not limited, and what he gives away counts all the same.
         let of_root = client.create(places[0], "of root", Rights::default()).await.unwrap().handle;
         client.call(ServerId(0), &SetAttrRequest { uid: Some(USER), ..SetAttrRequest::of(of_root, Credentials::ROOT) }).await.unwrap();
-        assert_eq!(taken(&client).await.iter().sum::<u64>(), 11);
+        assert_eq!(taken(&client, OF_USER).await.iter().sum::<u64>(), 11);
         client.unlink(places[0], "yes").await.unwrap();
         assert_eq!(make(&client, places[2], "no").await, Err(Status::QuotaExceeded), "at the limit again");
         client.unlink(places[0], "of root").await.unwrap();
@@ -205,8 +224,8 @@ fn a_limit_below_use_takes_nothing_away_and_one_that_ends_is_over() {
         for number in 0..30 {
             make(&client, places[number % SERVERS], &format!("f{number}")).await.unwrap();
         }
-        assert_eq!(limit(&client, Some(20)).await, []);
-        assert_eq!(taken(&client).await, [10, 10, 10]);
+        assert_eq!(limit(&client, OF_USER, Some(20)).await, []);
+        assert_eq!(taken(&client, OF_USER).await, [10, 10, 10]);
         for place in &places {
             assert_eq!(make(&client, *place, "no").await, Err(Status::QuotaExceeded));
         }
@@ -215,16 +234,18 @@ fn a_limit_below_use_takes_nothing_away_and_one_that_ends_is_over() {
         }
         // What is given back late may be used until then, up to what was there.
         client.caller.rt().sleep_until(client.caller.rt().now() + 3 * SECOND).await;
-        assert_eq!(fill(&client, &places, "g").await, 20);
-        limit(&client, Some(25)).await;
-        assert_eq!(fill(&client, &places, "h").await, 25);
-        limit(&client, None).await;
+        assert_eq!(fill(&client, OF_USER, &places, "g").await, 20);
+        limit(&client, OF_USER, Some(25)).await;
+        assert_eq!(fill(&client, OF_USER, &places, "h").await, 25);
+        limit(&client, OF_USER, None).await;
         for number in 0..50 {
             make(&client, places[number % SERVERS], &format!("i{number}")).await.unwrap();
         }
-        let refused = client.call(ServerId(0), &SetQuotaRequest { uid: 0, inodes_max: Some(5), bytes_max: None }).await;
+        let refused = client.call(ServerId(0), &inode_limit(QuotaId::user(0), Some(5))).await;
         assert_eq!(refused, Err(Status::Invalid), "root is not limited");
-        let refused = client.call(ServerId(1), &SetQuotaRequest { uid: 5, inodes_max: Some(5), bytes_max: None }).await;
+        let refused = client.call(ServerId(0), &inode_limit(QuotaId::project(0), Some(5))).await;
+        assert_eq!(refused, Err(Status::Invalid), "nothing counts for it");
+        let refused = client.call(ServerId(1), &inode_limit(QuotaId::user(5), Some(5))).await;
         assert_eq!(refused, Err(Status::WrongServer));
     });
 }
@@ -238,11 +259,11 @@ fn a_server_that_was_down_hears_of_a_limit_when_it_is_back() {
     cluster.sim.run_for(SECOND);
     cluster.sim.crash(cluster.meta[2]);
     let setup = client.clone();
-    let untold = cluster.block_on(|| async move { limit(&setup, Some(12)).await });
+    let untold = cluster.block_on(|| async move { limit(&setup, OF_USER, Some(12)).await });
     assert_eq!(untold, [ServerId(2)]);
     cluster.sim.restart(cluster.meta[2]);
     cluster.sim.run_for(5 * SECOND);
-    let filled = cluster.block_on(|| async move { fill(&client, &places, "f").await });
+    let filled = cluster.block_on(|| async move { fill(&client, OF_USER, &places, "f").await });
     assert_eq!(filled, 12);
 }
 
@@ -259,7 +280,7 @@ fn a_silent_server_keeps_no_other_from_hearing_of_limits() {
     cluster.block_on(|| async move {
         let set = |uid| {
             let client = setup.clone();
-            async move { client.call(ServerId(0), &SetQuotaRequest { uid, inodes_max: Some(5), bytes_max: None }).await.unwrap().untold }
+            async move { limit(&client, QuotaId::user(uid), Some(5)).await }
         };
         for untold in weft_rt::join_all((0..USERS).map(|user| set(USER + user))).await {
             assert_eq!(untold, [ServerId(1), ServerId(2)]);
@@ -267,9 +288,53 @@ fn a_silent_server_keeps_no_other_from_hearing_of_limits() {
     });
     cluster.sim.run_for(15 * SECOND);
     let told = cluster.block_on(|| async move {
-        let request = UsageRequest { from: USER, to: USER + USERS, who: Credentials::ROOT };
+        let request = UsageRequest { to: USER + USERS, ..usage_request(OF_USER) };
         let users = client.call(ServerId(1), &request).await.unwrap().users;
         users.iter().filter(|user| user.inodes_lent.is_some()).count()
     });
     assert_eq!(told, USERS as usize, "although one server says nothing");
+}
+
+#[test]
+fn promise_what_a_project_holds_counts_for_it() {
+    let cluster = Cluster::new(6, SERVERS, |_| {});
+    let client = cluster.caller(1);
+    cluster.block_on(|| async move {
+        let places = places(&client).await;
+        let inside = make_dir(&client, places[0], "project").await.unwrap();
+        set_project(&client, inside, OF_PROJECT.number).await.unwrap();
+        // Directories below it, so that names and inodes are on all pairs of servers.
+        let mut below = Vec::new();
+        for number in 0..24 {
+            below.push(make_dir(&client, inside, &format!("b{number}")).await.unwrap());
+        }
+        assert!((0..SERVERS as u16).all(|server| below.iter().any(|dir| dir.server() == ServerId(server))));
+        for (number, dir) in below.iter().enumerate() {
+            make(&client, *dir, &format!("f{number}")).await.unwrap();
+        }
+        assert_eq!(taken(&client, OF_PROJECT).await.iter().sum::<u64>(), 49);
+        for (number, dir) in below.iter().enumerate() {
+            let (outside, file) = (places[number % SERVERS], format!("f{number}"));
+            let stranger = format!("stranger{number}");
+            make(&client, outside, &stranger).await.unwrap();
+            make_dir(&client, outside, &format!("strange dir{number}")).await.unwrap();
+            let moved = client.rename(outside, &stranger, *dir, "in").await;
+            assert_eq!(moved.map(drop), Err(Status::CrossDevice), "from {outside} to {dir}");
+            let moved = client.rename(outside, &format!("strange dir{number}"), *dir, "in").await;
+            assert_eq!(moved.map(drop), Err(Status::CrossDevice), "from {outside} to {dir}");
+            // From one of its directories to another one, out of it, and back.
+            let next = below[(number + 1) % below.len()];
+            client.rename(*dir, &file, next, &file).await.unwrap();
+            client.rename(next, &file, outside, &file).await.unwrap();
+            assert_eq!(taken(&client, OF_PROJECT).await.iter().sum::<u64>(), 49, "it counts wherever its name is");
+            client.rename(outside, &file, *dir, &file).await.unwrap();
+        }
+        // A limit that is met while servers must ask each other for what is left.
+        limit(&client, OF_PROJECT, Some(60)).await;
+        assert_eq!(fill(&client, OF_PROJECT, &below, "more").await, 60);
+        assert_eq!(make_dir(&client, inside, "no").await, Err(Status::QuotaExceeded));
+        client.unlink(below[5], "f5").await.unwrap();
+        make_dir(&client, inside, "yes").await.unwrap();
+        assert_eq!(make(&client, places[1], "elsewhere").await.map(drop), Ok(()));
+    });
 }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use weft_base::{ACL_ACCESS, ACL_DEFAULT, Acl, Attr, Credentials, FileKind, Handle, MODE_ACL, Status, set_id_bits};
 use weft_client::{Error, FsStats, Result, SetAttr, XattrFlags};
+use weft_layout::HintName;
 use weft_rt::Runtime;
 use weft_wire::Rights;
 
@@ -122,7 +123,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// `security.selinux` of an object that has no extended attributes.
     pub async fn get_xattr(&self, who: &Credentials, node: InodeNumber, name: &[u8]) -> Result<Bytes> {
         check_supported("getxattr", node.handle(), name)?;
-        if self.is_bare(node) || name == ACL_ACCESS.as_bytes() && self.has_no_list(node) {
+        let is_project = name == HintName::Project.attribute().as_bytes();
+        if self.is_bare(node) && !is_project || name == ACL_ACCESS.as_bytes() && self.has_no_list(node) {
             let status = if name == SELINUX { Status::NotSupported } else { Status::NoAttribute };
             return Err(Error::local(status, "getxattr", node.handle()));
         }
@@ -182,12 +184,13 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         }
     }
 
-    /// How full the file system is.
+    /// How full the file system is, or the project of this object.
     ///
     /// # Errors
     /// As [`weft_client::Client::statfs`].
-    pub async fn statfs(&self) -> Result<FsStats> {
-        self.noted(self.client.statfs().await)
+    pub async fn statfs(&self, who: &Credentials, node: InodeNumber) -> Result<FsStats> {
+        let stats = self.noted(self.client.statfs().await)?;
+        Ok(self.client.within_project(who, node.handle(), stats).await)
     }
 }
 

@@ -70,7 +70,7 @@ pub const NOT_ASKED: &[(Op, &str)] = &[
     (Op::ClassicRemoveMetafile, "the same"),
     (Op::RemoveEntries, "it tells how many names are gone, not which: `tests/trees.rs`"),
     (Op::Changes, "watching is no part of a history: `tests/watch.rs`"),
-    (Op::Usage, "compared with a walk after every step of a history: `core/namespace/tests/model.rs`"),
+    (Op::Usage, "compared with a walk after every step of a history: `core/namespace/tests/model`"),
     (Op::SetQuota, "limits are over when they are tested: `nodes/meta-server/tests/quotas.rs`"),
     (Op::Borrow, "the same"),
     (Op::Recall, "the same"),

@@ -7,8 +7,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use weft_base::{Attr, Credentials, Handle, Nanos, SECOND, Status};
-use weft_client::{RenameFlags, Result, SetAttr};
+use weft_base::{Attr, Credentials, Handle, Nanos, ROOT_HANDLE, SECOND, Status};
+use weft_client::{FsStats, RenameFlags, Result, SetAttr};
 use weft_posix::{Caching, CallingThread, Gateway, InodeNumber, Listed, OpenHow, Opened, Options, Posix, Shown, WriteHow};
 use weft_rt::{Bulk, Runtime};
 use weft_rt_sim::{NodeId, Sim, SimRt};
@@ -82,6 +82,14 @@ pub fn how(rights: Rights) -> OpenHow {
 }
 
 impl Mount {
+    /// How full the file system is.
+    ///
+    /// # Errors
+    /// As [`Posix::statfs`].
+    pub async fn statfs(&self) -> Result<FsStats> {
+        self.posix.statfs(&Credentials::ROOT, InodeNumber::of(ROOT_HANDLE)).await
+    }
+
     /// Mounts on a node of its own: whoever asks through it believes answers for `ttl_ns`
     /// nanoseconds; `None`: as long as leases hold.
     pub fn new(sim: &Sim, cluster: &Cluster, name: &str, ttl_ns: Option<u64>) -> Mount {

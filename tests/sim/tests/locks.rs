@@ -45,7 +45,7 @@ impl World {
             .collect();
         let world = World { sim, cluster, mounts };
         world.alone(0, |mount| async move {
-            while mount.posix.statfs().await.is_err() {
+            while mount.statfs().await.is_err() {
                 mount.posix.rt().sleep_until(mount.posix.rt().now() + MILLISECOND).await;
             }
             for name in ["a", "b"] {

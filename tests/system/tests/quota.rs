@@ -1,4 +1,4 @@
-//! What users take, through a mount and `weft quota`.
+//! What users and projects take, through a mount and `weft quota`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -12,6 +12,7 @@ use serde_json::Value;
 use weft_system_tests::{FileSystem, Mapping, Need, NfsGateway, as_user, available, built, fails, ok, run, wait_until, weft};
 
 const EDQUOT: i32 = 122;
+const EXDEV: i32 = 18;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Inodes and bytes of a user.
 type Taken = (u64, u64);
@@ -20,7 +21,8 @@ type Taken = (u64, u64);
 fn told(fs: &FileSystem) -> BTreeMap<u64, Taken> {
     let rows: Value = serde_json::from_str(&ok(weft().args(["quota", "list", "--json"]).arg(fs.state()))).expect("JSON");
     let number = |row: &Value, key: &str| row[key].as_u64().expect("a number");
-    rows.as_array().expect("a list").iter().map(|row| (number(row, "user"), (number(row, "inodes"), number(row, "bytes")))).collect()
+    let users = rows.as_array().expect("a list").iter().filter(|row| row["project"].is_null());
+    users.map(|row| (number(row, "user"), (number(row, "inodes"), number(row, "bytes")))).collect()
 }
 
 /// What everybody takes, by a walk.
@@ -316,4 +318,103 @@ fn promise_quota_of_bytes_refuses_through_every_door() {
     }
     set_bytes(&system, "1001", "none");
     as_user(1001, &[1001], || fs::write(mnt.join("free"), vec![1; 30 << 20]).unwrap());
+}
+
+/// Sets or removes the project of a tree.
+fn set_project(fs: &FileSystem, number: &str, dir: &str) -> String {
+    ok(weft().args(["quota", "project", number]).arg(format!("{}:{dir}", fs.state().display())))
+}
+
+fn limit_project(fs: &FileSystem, what: &str, most: &str) {
+    ok(weft().args(["quota", "set", "--project", "7", what, most]).arg(fs.state()));
+}
+
+#[test]
+fn a_project_is_a_limit_for_a_tree() {
+    const TEST: &str = "a_project_is_a_limit_for_a_tree";
+    if !available(TEST, &[Need::Root, Need::Fuse]) {
+        return;
+    }
+    let system = FileSystem::mounted(&["--meta", "3", "--data", "2"]);
+    let mnt = system.mnt();
+    let (tree, outside) = (mnt.join("tree"), mnt.join("outside"));
+    for dir in [&tree, &outside] {
+        fs::create_dir(dir).unwrap();
+        fs::set_permissions(dir, PermissionsExt::from_mode(0o777)).unwrap();
+    }
+    fs::create_dir(tree.join("below")).unwrap();
+    fs::write(tree.join("below/before"), vec![1; 100_000]).unwrap();
+    symlink("before", tree.join("below/link")).unwrap();
+    assert_eq!(set_project(&system, "7", "/tree"), "4 objects count for project 7\n");
+    let shown = || -> Value {
+        serde_json::from_str(&ok(weft().args(["quota", "show", "--project", "7", "--json"]).arg(system.state()))).expect("JSON")
+    };
+    assert_eq!((&shown()["project"], &shown()["inodes"]), (&Value::from(7), &Value::from(4)));
+    assert_eq!(shown()["bytes"], 102_400, "in whole blocks");
+
+    // Inodes: of everybody, in all directories, by every door.
+    limit_project(&system, "--inodes", "40");
+    let mut made = 0;
+    as_user(1001, &[1001], || {
+        for number in 0..100 {
+            match fs::create_dir(tree.join(format!("d{number}"))) {
+                Ok(()) => made += 1 + fill_some(&tree.join(format!("d{number}")), 2),
+                Err(error) => assert_eq!(error.raw_os_error(), Some(EDQUOT), "{error}"),
+            }
+        }
+    });
+    assert_eq!(made, 36, "exactly at the limit");
+    assert_eq!(File::create_new(tree.join("of root")).unwrap_err().raw_os_error(), Some(EDQUOT));
+    assert_eq!(symlink("x", tree.join("link")).unwrap_err().raw_os_error(), Some(EDQUOT));
+    File::create_new(outside.join("of root")).unwrap();
+    built("weft-preload", "libweft_preload.so");
+    let words = fails(weft().arg("preload").arg(system.state()).args(["--", "sh", "-c", "echo > /weft/tree/preloaded"]));
+    assert!(words.contains("quota"), "{words}");
+
+    // Names do not come in, but copies do.
+    limit_project(&system, "--inodes", "45");
+    fs::write(outside.join("file"), "content").unwrap();
+    let moved = fs::rename(outside.join("file"), tree.join("file"));
+    assert_eq!(moved.unwrap_err().raw_os_error(), Some(EXDEV));
+    assert_eq!(fs::hard_link(outside.join("file"), tree.join("file")).unwrap_err().raw_os_error(), Some(EXDEV));
+    ok(Command::new("mv").arg(outside.join("file")).arg(tree.join("file")));
+    assert_eq!(fs::read_to_string(tree.join("file")).unwrap(), "content");
+    fs::rename(tree.join("file"), outside.join("out")).unwrap();
+    wait_until("what went out counts as before", PATIENCE, || shown()["inodes"] == 41);
+    let stat = ok(weft().arg("stat").arg(format!("{}:/outside/out", system.state().display())));
+    assert!(stat.contains("project:  7"), "{stat}");
+    as_user(1001, &[1001], || {
+        let denied = rustix::fs::setxattr(tree.join("d0"), "user.weft.project", b"8", rustix::fs::XattrFlags::empty());
+        assert_eq!(denied.unwrap_err(), rustix::io::Errno::PERM);
+    });
+
+    // Bytes, and what `df` shows of them.
+    limit_project(&system, "--bytes", "8M");
+    as_user(1001, &[1001], || assert_eq!(write_on(&tree.join("large"), 50_000).1, Some(EDQUOT)));
+    let space = |dir: &Path| rustix::fs::statvfs(dir).expect("it is mounted");
+    let (within, all) = (space(&tree.join("below")), space(&mnt));
+    assert_eq!(within.f_blocks * within.f_frsize, 8 << 20);
+    assert!(within.f_bfree * within.f_frsize < 1 << 20, "{} blocks", within.f_bfree);
+    assert!(all.f_blocks > within.f_blocks && all.f_bfree > within.f_bfree);
+    assert_eq!((within.f_files, within.f_ffree), (45, 3));
+    fs::write(outside.join("large"), vec![1; 10 << 20]).unwrap();
+
+    // It outlives all servers, in a checkpoint and in a journal.
+    for server in ["meta0", "meta1", "meta2", "data0", "data1"] {
+        system.kill(server);
+    }
+    system.start(&[]);
+    assert_eq!((&shown()["inodes_max"], &shown()["bytes_max"]), (&Value::from(45), &Value::from(8 << 20)));
+    assert_eq!(write_on(&tree.join("large"), 4096 * 300).1, Some(EDQUOT));
+    let list = ok(weft().args(["quota", "list"]).arg(system.state()));
+    assert!(list.contains("project") && list.contains("8.0 MiB"), "{list}");
+    set_project(&system, "none", "/tree");
+    wait_until("only what went out counts", PATIENCE, || shown()["inodes"] == 1);
+    fs::write(tree.join("free"), vec![1; 10 << 20]).unwrap();
+    assert!(space(&tree).f_blocks * space(&tree).f_frsize > 8 << 20);
+}
+
+/// Makes so many files in a directory, or fewer if that is refused; returns how many.
+fn fill_some(dir: &Path, most: u64) -> u64 {
+    (0..most).take_while(|number| File::create_new(dir.join(format!("f{number}"))).is_ok()).count() as u64
 }

@@ -63,7 +63,7 @@ impl Args {
         let hints = names.iter().filter_map(|name| HintName::of_attribute(name).ok().flatten());
         let values = self.layout.values();
         let is_about = |hint: &HintName, given: &HintName| match hint {
-            HintName::NoMetafile | HintName::Presplit | HintName::InlineLimit => false,
+            HintName::NoMetafile | HintName::Presplit | HintName::InlineLimit | HintName::Project => false,
             HintName::NumDfiles => *given == HintName::NumDfiles,
             HintName::DistName => true,
             HintName::StripeSize | HintName::DistParams => *given != HintName::NumDfiles,

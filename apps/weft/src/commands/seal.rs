@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde::Serialize;
-use weft_client::TreeSealed;
+use weft_client::{TreeOutcome, TreeSetting};
 use weft_host::connect::{Common, open_all};
 use weft_host::output::print_as;
 
@@ -48,20 +48,20 @@ impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
         let (systems, places) = open_all(&self.places, common)?;
         let done = if self.undo { "not sealed any more" } else { "sealed" };
-        let say = |so_far: &TreeSealed| format!("{} objects {done}", so_far.changed);
-        let mut all = TreeSealed::default();
+        let say = |so_far: &TreeOutcome| format!("{} objects {done}", so_far.changed);
+        let mut all = TreeOutcome::default();
         for (system, path) in &places {
             let fs = &systems[*system];
             let attr = fs.stat(path, path.ends_with(b"/"))?;
             let mut course = Course::new(fs, path, self.progress);
             let root = (attr.handle, attr.kind);
-            let TreeSealed { changed, as_before, failed } =
-                fs.run(fs.client.seal_tree(&fs.who, root, !self.undo, |news| course.take(&news, say)));
+            let TreeOutcome { changed, as_before, failed } =
+                fs.run(fs.client.set_tree(&fs.who, root, TreeSetting::Seal(!self.undo), |news| course.take(&news, say)));
             all.changed += changed;
             all.as_before += as_before;
             all.failed += failed;
         }
-        let TreeSealed { changed, as_before, failed } = all;
+        let TreeOutcome { changed, as_before, failed } = all;
         print_as(self.json, &Report { changed, as_before, failed }, || {
             let before = if as_before > 0 { format!(", {as_before} were so before") } else { String::new() };
             let left = if failed > 0 { format!(", {failed} are left as they were") } else { String::new() };

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde::Serialize;
-use weft_base::{Attr, FileKind};
+use weft_base::{Attr, FileKind, MODE_PROJECT};
 use weft_host::connect::{Common, Fs, kind_word, open_all};
 use weft_host::output::{print, print_json, show_name};
 use weft_host::units::human_bytes;
@@ -37,6 +37,9 @@ struct Row {
     nlink: u32,
     uid: u32,
     gid: u32,
+    /// The project that it counts for, beside its owner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    project: Option<u32>,
     /// It does not change (`weft seal`).
     sealed: bool,
     size: u64,
@@ -86,6 +89,7 @@ fn row(fs: &Fs, path: &[u8], attr: &Attr) -> Result<Row> {
         true => Some(fs.run_at(path, fs.client.strips(attr.handle, &attr.layout))?.to_string()),
         false => None,
     };
+    let project = if attr.mode & MODE_PROJECT != 0 { fs.run_at(path, fs.client.project(attr.handle))? } else { 0 };
     let names_on = match attr.kind {
         FileKind::Directory => fs.run_at(path, fs.client.servers_of_names(attr.handle))?,
         _ => Vec::new(),
@@ -100,6 +104,7 @@ fn row(fs: &Fs, path: &[u8], attr: &Attr) -> Result<Row> {
         nlink: attr.nlink,
         uid: attr.uid,
         gid: attr.gid,
+        project: Some(project).filter(|project| *project != 0),
         sealed: attr.is_sealed(),
         size: attr.size,
         allocated_bytes: attr.allocated_bytes(),
@@ -123,6 +128,9 @@ fn text(row: &Row, attr: &Attr) -> String {
     text += &format!("  kind:     {}, {} {what}, {} links\n", row.kind, row.size, row.nlink);
     text += &format!("  handle:   {} (inode {}) at {}\n", row.handle, row.inode, row.metadata_server);
     text += &format!("  mode:     {} {}, uid {}, gid {}\n", row.mode, mode_string(attr), row.uid, row.gid);
+    if let Some(project) = row.project {
+        text += &format!("  project:  {project} (weft quota show --project {project})\n");
+    }
     if row.sealed {
         text += "  sealed:   it does not change (weft seal)\n";
     }

@@ -39,6 +39,8 @@ fn samples() -> Vec<Change> {
         Change::PutLoan { uid: 7, server: ServerId(1), inodes: 50 },
         Change::PutByteLimit { uid: 7, bytes: 1 << 40 },
         Change::PutByteLoan { uid: 7, server: ServerId(1), bytes: 1 << 30 },
+        Change::PutProjectLimit { project: 9, is_bytes: true, most: 1 << 40 },
+        Change::PutProjectLoan { project: 9, server: ServerId(1), is_bytes: false, most: 50 },
         Change::PutCeiling { handle: Handle(9), file_bytes: 5 << 20, beside_bytes: 4096 },
         Change::PutDelegation { dir: Handle(9), client: ClientId(7) },
         Change::DeleteDelegation { dir: Handle(9) },
@@ -84,7 +86,7 @@ fn extensions_follow_the_changes() {
         Record::decode(out.into()).map(|record| record.changes)
     };
     assert_eq!(with(2), Ok(samples()[1..3].to_vec()));
-    assert_eq!(with(9), Err(Status::NewerExtension));
+    assert_eq!(with(11), Err(Status::NewerExtension));
     assert_eq!(with(0), Err(Status::BadMessage));
     assert_eq!(with(3), Err(Status::BadMessage), "with a value, which it has not");
 }
@@ -99,6 +101,19 @@ fn a_record_with_strips_is_refused_by_older_programs() {
     encode(&changes, &mut out);
     assert_eq!(out[out.len() - 7..], [EXTENSIONS, 1, 0, 0, 0, 0, 0], "an odd tag");
     assert_eq!(Record::decode(out.into()).map(|record| record.changes), Ok(changes));
+}
+
+#[test]
+fn a_record_of_a_project_is_refused_by_older_programs() {
+    let layout = Layout { stripe_bytes: 4096, width: 2, first: 0, generation: 1 };
+    let inode = Inode { project: 0x0102_0304, ..Inode::new(FileKind::File, 0o640, 7, 8, layout, WallTime(5)) };
+    let changes = vec![Change::PutInode { handle: Handle(3), inode }];
+    let mut out = Vec::new();
+    encode(&changes, &mut out);
+    assert_eq!(out[out.len() - 11..], [4, 3, 2, 1, EXTENSIONS, 9, 0, 0, 0, 0, 0], "behind the inode, and an odd tag");
+    assert_eq!(Record::decode(out.clone().into()).map(|record| record.changes), Ok(changes));
+    out.truncate(out.len() - 7);
+    assert_eq!(Record::decode(out.into()), Err(Status::BadMessage), "without its mark it is none");
 }
 
 #[test]

@@ -89,9 +89,10 @@ impl State {
         let dir = self.classic_directory(request.dir)?;
         self.check_directory(&request.who, request.dir, dir, true)?;
         let handle = self.next_handle();
-        self.check_allowance(request.who.uid)?;
         let inode = Inode::new(FileKind::File, 0, request.who.uid, request.who.gid, dir.layout, cx.now);
-        record.changes.push(Change::PutInode { handle, inode: Inode { nlink: 0, flags: FLAGS, ..inode } });
+        let inode = Inode { nlink: 0, flags: FLAGS, project: self.hints(request.dir).project, ..inode };
+        self.check_allowance(inode.charged())?;
+        record.changes.push(Change::PutInode { handle, inode });
         Ok(ClassicMakeMetafileReply { capability: cx.capability(handle, Rights::MANAGE) })
     }
 
@@ -133,7 +134,7 @@ impl State {
                     return Err(Status::Invalid);
                 }
                 let inode = Inode::new_without_metafile(Layout { width: 1, ..self.classic_layout(layout)? });
-                Inode { flags: inode.flags.with(FLAGS), ..inode }
+                Inode { flags: inode.flags.with(FLAGS), project: self.hints(dir_handle).project, ..inode }
             }
         };
         record.changes.push(Change::PutInode { handle, inode });

@@ -38,7 +38,8 @@ impl State {
         let Some(content) = &request.content else { return Ok(None) };
         let limit = self.content_limit(request.at.dir, inode);
         // What is more than is left is written to data servers, under a ceiling.
-        let has_room = self.bytes_left(inode.uid).is_none_or(|left| whole_blocks(content.len() as u64) <= left + inode.taken_bytes());
+        let has_room =
+            self.bytes_left(inode.charged()).is_none_or(|(left, _)| whole_blocks(content.len() as u64) <= left + inode.taken_bytes());
         if limit == 0 || content.len() > limit as usize || !has_room {
             return Ok(None);
         }

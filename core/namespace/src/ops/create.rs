@@ -38,7 +38,7 @@ impl State {
         }
         self.check_directory(&request.who, dir_handle, dir, true)?;
         let (mut inode, strips) = self.new_inode(cx, request, dir)?;
-        self.check_allowance(inode.uid)?;
+        self.check_allowance(inode.charged())?;
         if is_unnamed {
             (inode.nlink, inode.mode) = (0, inode.mode | MODE_UNNAMED);
         }
@@ -116,7 +116,8 @@ impl State {
         let hints = self.hints(request.at.dir);
         let mut layout = self.file_layout(request, hints.apply(dir.layout))?;
         if hints.no_metafile && request.kind == FileKind::File {
-            return Ok((Inode::new_without_metafile(Layout { width: 1, ..layout }), None));
+            let inode = Inode::new_without_metafile(Layout { width: 1, ..layout });
+            return Ok((Inode { project: hints.project, ..inode }, None));
         }
         let strips = match &request.strips {
             Some(text) => Some(std::str::from_utf8(text).ok().and_then(|text| Strips::parse(text).ok()).ok_or(Status::Invalid)?),
@@ -134,7 +135,7 @@ impl State {
         if mode & (MODE_SETGID | 0o010) == MODE_SETGID | 0o010 && who.uid != 0 && !who.in_group(gid) {
             mode &= !MODE_SETGID;
         }
-        let mut inode = Inode::new(request.kind, mode, who.uid, gid, layout, cx.now);
+        let mut inode = Inode { project: hints.project, ..Inode::new(request.kind, mode, who.uid, gid, layout, cx.now) };
         match request.kind {
             FileKind::Directory => return Err(Status::Invalid),
             FileKind::Symlink => {
@@ -152,7 +153,7 @@ impl State {
                 if who.uid != 0 && !who.checked_by_kernel {
                     return Err(Status::NotPermitted);
                 }
-                inode.rdev = request.rdev;
+                inode.of_kind = request.rdev.into();
             }
             FileKind::File | FileKind::Fifo | FileKind::Socket => {}
         }

@@ -28,7 +28,7 @@ impl State {
     pub(super) fn delay_bytes(&self, request: &CreateRequest, inode: &Inode) -> Option<u32> {
         // What a user with a limit of bytes writes is refused when it is written, not when it is
         // closed.
-        let is_limited = self.bytes_left(inode.uid).is_some();
+        let is_limited = self.bytes_left(inode.charged()).is_some();
         if request.can_delay != Some(true) || !request.open.contains(Rights::WRITE) || is_limited {
             return None;
         }
@@ -43,7 +43,7 @@ impl State {
         let is_wanted = request.can_delay == Some(true) && request.rights.contains(Rights::WRITE);
         // Who has the file open, or may have had it before a restart, reads where it has read.
         let is_alone = || !self.opens.others_have(handle, client, Rights::default()) && !self.is_in_grace();
-        let may_delay = || self.bytes_left(inode.uid).is_none() && !inode.has_no_metafile() && !inode.flags.is_delayed();
+        let may_delay = || self.bytes_left(inode.charged()).is_none() && !inode.has_no_metafile() && !inode.flags.is_delayed();
         if !is_wanted || !is_alone() || !may_delay() || self.has_lost_writers(handle) || self.check_writable(handle, inode).is_err() {
             return None;
         }

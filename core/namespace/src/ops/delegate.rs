@@ -143,7 +143,8 @@ impl State {
         }
         self.check_layout_told(&file.layout)?;
         let gid = if dir.mode & MODE_SETGID != 0 { dir.gid } else { who.gid };
-        let mut inode = Inode::new(FileKind::File, file.mode, who.uid, gid, file.layout, file.made_at.min(cx.now));
+        let inode = Inode::new(FileKind::File, file.mode, who.uid, gid, file.layout, file.made_at.min(cx.now));
+        let mut inode = Inode { project: self.hints(dir_handle).project, ..inode };
         if file.delays {
             inode.flags = inode.flags.with(InodeFlags::DELAYED);
         } else if file.open.contains(Rights::WRITE) {
@@ -162,7 +163,7 @@ impl State {
         let (inode, (rights, _)) = (self.peek(handle)?, self.opens.of(cx.client, handle)?);
         // Told once more it may be sealed by now, or beside its inode: an open looks at that.
         let is_kept = inode.flags.is_delayed() && rights.contains(Rights::DELAY);
-        (is_kept && self.bytes_left(inode.uid).is_none()).then(|| cx.capability(handle, rights))
+        (is_kept && self.bytes_left(inode.charged()).is_none()).then(|| cx.capability(handle, rights))
     }
 
     /// Its client has chosen where the bytes of a file lie, perhaps among the data servers of an

@@ -11,6 +11,7 @@ impl State {
     /// # Errors
     /// [`Status::Exists`], [`Status::NotPermitted`] for a directory, [`Status::AccessDenied`],
     /// [`Status::NameTooLong`], [`Status::Invalid`], [`Status::Busy`], and as [`State::directory`].
+    /// Into the directory of another project the parts are refused ([`Status::CrossDevice`]).
     pub fn plan_link(&self, request: &LinkRequest) -> Result<Vec<ServerPart>> {
         let dir = self.directory(&request.to, &request.to_name)?;
         check_name(&request.to_name)?;
@@ -24,10 +25,12 @@ impl State {
         }
         let (handle, kind) = (request.handle, request.kind);
         let insert = TxPart::InsertEntry { dir: request.to.dir, name: request.to_name.clone(), handle, kind, replaces: None };
-        Ok(vec![
+        let mut parts = vec![
             ServerPart { server: self.settings().server, part: insert },
             ServerPart { server: handle.server(), part: TxPart::ChangeLinks { handle, kind, delta: 1, must_own: false } },
-        ])
+        ];
+        parts.extend(expect_project(handle, self.hints(request.to.dir).project));
+        Ok(parts)
     }
 
     /// The new state of the object, given the record that makes the link, if the inode is here.
@@ -51,4 +54,10 @@ impl State {
         let (flags, mode) = (inode.flags.without(InodeFlags::CLASSIC), inode.mode & !MODE_UNNAMED);
         Change::PutInode { handle, inode: Inode { nlink, flags, mode, ..inode.changed(now) } }
     }
+}
+
+/// What must be true of an object that gets a name in a directory of this project (0: of none): as
+/// on XFS what is in the directory counts for it.
+pub(super) fn expect_project(handle: Handle, project: u32) -> Option<ServerPart> {
+    (project != 0).then(|| ServerPart { server: handle.server(), part: TxPart::ExpectProject { handle, project } })
 }

@@ -58,7 +58,7 @@ impl State {
             HintName::StripeSize | HintName::DistParams => request.stripe_bytes != 0,
             HintName::NumDfiles | HintName::DistName => request.stripe_width != 0,
             HintName::NoMetafile => !self.hints(request.at.dir).no_metafile,
-            HintName::Presplit | HintName::InlineLimit => false,
+            HintName::Presplit | HintName::InlineLimit | HintName::Project => false,
         };
         let hints = self.hint_values(request.at.dir).filter(|(name, _)| !says(*name));
         hints.map(|(name, value)| (Bytes::from_static(name.attribute().as_bytes()), value.clone())).collect()
@@ -79,7 +79,7 @@ impl State {
         let TxPart::MakeDirectory { parent, mode, uid, gid, layout } = make else { return Err(Status::Invalid) };
         let mut inode = Inode::new_directory(*parent, *mode, *uid, *gid, *layout, cx.now);
         let known = known_hints(hints);
-        inode.layout = known.apply(inode.layout);
+        (inode.layout, inode.project) = (known.apply(inode.layout), known.project);
         let attr = Attr { bare: hints.is_empty(), ..inode.directory_attr(handle, 0, 0) };
         let partitions = Some(map.cloned().unwrap_or_else(|| PartitionMap::whole(handle.server())));
         Ok(FileState { attr, ask_data: None, partitions })
@@ -99,7 +99,7 @@ impl State {
 }
 
 /// What these attributes say.
-fn known_hints(values: &[(Bytes, Bytes)]) -> Hints {
+pub(crate) fn known_hints(values: &[(Bytes, Bytes)]) -> Hints {
     let mut hints = Hints::default();
     for (name, value) in values {
         if let Ok(Some(name)) = HintName::of_attribute(name) {

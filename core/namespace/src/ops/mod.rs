@@ -31,6 +31,9 @@ mod truncate;
 mod unlink;
 mod xattr;
 
+pub(crate) use mkdir::known_hints;
+pub(crate) use xattr::is_project;
+
 pub use close::{ClosePlan, DataState};
 pub use content::MovePlan;
 pub use rename::{CycleCheck, RenamePlan, RenameSource, RenameTarget};

@@ -5,6 +5,7 @@
 use weft_base::{Attr, Credentials, FileKind, Handle, Result, ServerId, Status, check_name};
 use weft_wire::ops::{DirTarget, RenameRequest, TxPart};
 
+use super::link::expect_project;
 use crate::access::must_own_entries;
 use crate::{MODE_STICKY, ServerPart, State};
 
@@ -28,14 +29,21 @@ pub struct RenameTarget {
     pub must_own: bool,
     /// Where the new name is.
     pub server: ServerId,
+    /// The project of its directory; 0: none.
+    pub project: u32,
 }
 
 impl RenameTarget {
     /// From the answers of the server of the new name, what the name leads to, and of that of its
-    /// directory, whose attributes these are.
-    pub fn from_answers(server: ServerId, found: Option<(Handle, FileKind)>, dir: &Attr, who: &Credentials) -> RenameTarget {
+    /// directory, whose attributes and project these are.
+    pub fn from_answers(
+        server: ServerId,
+        found: Option<(Handle, FileKind)>,
+        (dir, project): (&Attr, u32),
+        who: &Credentials,
+    ) -> RenameTarget {
         let must_own = dir.mode & MODE_STICKY != 0 && who.uid != 0 && who.uid != dir.uid;
-        RenameTarget { found, must_own, server }
+        RenameTarget { found, must_own, server, project }
     }
 }
 
@@ -82,14 +90,16 @@ impl State {
         let dir = self.directory(at, name)?;
         self.check_directory(who, at.dir, dir, false)?;
         self.transactions.locks.check_write_name(at.dir, name)?;
-        Ok(RenameTarget { found: self.entry(at.dir, name), must_own: must_own_entries(who, dir), server: self.settings.server })
+        let (found, must_own, project) = (self.entry(at.dir, name), must_own_entries(who, dir), self.hints(at.dir).project);
+        Ok(RenameTarget { found, must_own, server: self.settings.server, project })
     }
 
     /// Decides what a rename consists of.
     ///
     /// # Errors
     /// [`Status::Exists`], [`Status::NotFound`] (nothing to exchange with),
-    /// [`Status::IsDirectory`], [`Status::NotDirectory`], [`Status::Invalid`] (into itself).
+    /// [`Status::IsDirectory`], [`Status::NotDirectory`], [`Status::Invalid`] (into itself). Into
+    /// the directory of another project the parts are refused ([`Status::CrossDevice`]).
     pub fn plan_rename(&self, request: &RenameRequest, source: RenameSource, target: RenameTarget) -> Result<RenamePlan> {
         if request.no_replace && request.exchange {
             return Err(Status::Invalid);
@@ -116,6 +126,11 @@ impl State {
             _ => self.move_parts(request, source, target),
         };
         let mut parts = parts;
+        if request.from.dir != request.to.dir {
+            parts.extend(expect_project(source.handle, target.project));
+            let comes_back = target.found.filter(|_| request.exchange);
+            parts.extend(comes_back.and_then(|(handle, _)| expect_project(handle, self.hints(request.from.dir).project)));
+        }
         if !cycles.is_empty() && self.placement.meta.len() > 1 {
             parts.push(ServerPart { server: ServerId(0), part: TxPart::MoveToken {} });
         }

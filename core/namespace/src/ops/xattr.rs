@@ -29,8 +29,13 @@ impl State {
     /// and as [`State::inode`].
     pub fn get_xattr(&self, handle: Handle, name: &Bytes, who: &Credentials) -> Result<GetXattrReply> {
         let inode = self.inode(handle)?;
-        self.check_xattr(who, handle, inode, name, READ)?;
         let name = &canonical(name);
+        if is_project(name) {
+            // Anything may have one, and everybody may know.
+            let value = (inode.project != 0).then(|| inode.project.to_string()).ok_or(Status::NoAttribute)?;
+            return Ok(GetXattrReply { value: value.into() });
+        }
+        self.check_xattr(who, handle, inode, name, READ)?;
         self.check_readable(handle, inode)?;
         let value = self.xattrs.get(handle, name).ok_or(Status::NoAttribute)?;
         Ok(GetXattrReply { value: State::shown_attribute(inode, name, value) })
@@ -60,6 +65,9 @@ impl State {
         let (handle, name) = (request.handle, &canonical(&request.name));
         let inode = self.inode(handle)?;
         inode.check_unsealed()?;
+        if is_project(name) {
+            return self.prepare_project(cx, request, inode, record);
+        }
         self.check_xattr(&request.who, handle, inode, &request.name, WRITE)?;
         if let Ok(hint) = HintName::of_attribute(name) {
             self.check_hint(handle, inode, hint, request)?;
@@ -94,6 +102,9 @@ impl State {
         let (handle, name) = (request.handle, &canonical(&request.name));
         let inode = self.inode(handle)?;
         inode.check_unsealed()?;
+        if is_project(name) {
+            return self.prepare_no_project(cx, request, inode, record);
+        }
         self.check_xattr(&request.who, handle, inode, &request.name, WRITE)?;
         if HintName::of_attribute(name).is_ok() && !owns(&request.who, inode) {
             return Err(Status::NotPermitted);
@@ -108,6 +119,50 @@ impl State {
         }
         record.changes.push(Change::DeleteXattr { handle, name: name.clone() });
         record.changes.push(Change::PutInode { handle, inode: changed });
+        Ok(())
+    }
+
+    /// From now on an object counts for this project; what is made in it, too. It is not refused
+    /// for what the project has already, as a `chown` is not.
+    fn prepare_project(&self, cx: &RequestContext<'_>, request: &SetXattrRequest, inode: &Inode, record: &mut Record) -> Result<()> {
+        let handle = request.handle;
+        if request.who.uid != 0 {
+            return Err(Status::NotPermitted);
+        }
+        let mut hints = Hints::default();
+        hints.set(HintName::Project, &request.value).map_err(|_| Status::Invalid)?;
+        self.check_writable(handle, inode)?;
+        match inode.project {
+            0 if request.replace_only => return Err(Status::NoAttribute),
+            1.. if request.create_only => return Err(Status::Exists),
+            // Of a directory that is split all must hear of it, or nobody.
+            project if project == hints.project && !inode.is_directory() => return Ok(()),
+            _ => {}
+        }
+        if inode.is_directory() {
+            // The servers of its names look there.
+            let (name, value) = (canonical(&request.name), Bytes::from(hints.project.to_string()));
+            self.check_xattr_room(handle, &name, &value)?;
+            record.changes.push(Change::PutXattr { handle, name, value });
+        }
+        record.changes.push(Change::PutInode { handle, inode: Inode { project: hints.project, ..inode.changed(cx.now) } });
+        Ok(())
+    }
+
+    /// From now on an object counts for its owner only.
+    fn prepare_no_project(&self, cx: &RequestContext<'_>, request: &RemoveXattrRequest, inode: &Inode, record: &mut Record) -> Result<()> {
+        let handle = request.handle;
+        if request.who.uid != 0 {
+            return Err(Status::NotPermitted);
+        }
+        self.check_writable(handle, inode)?;
+        if inode.project == 0 {
+            return Err(Status::NoAttribute);
+        }
+        if inode.is_directory() {
+            record.changes.push(Change::DeleteXattr { handle, name: canonical(&request.name) });
+        }
+        record.changes.push(Change::PutInode { handle, inode: Inode { project: 0, ..inode.changed(cx.now) } });
         Ok(())
     }
 
@@ -204,7 +259,7 @@ impl State {
             let known: Vec<&str> = HintName::ALL.into_iter().map(HintName::short).collect();
             return Some(format!("names of hints are {}", known.join(", ")));
         };
-        if !inode.is_directory() {
+        if !inode.is_directory() && hint != HintName::Project {
             return Some("hints are for directories".to_string());
         }
         let mut hints = self.hints(handle);
@@ -214,6 +269,11 @@ impl State {
         let (wanted, there) = (hints.strips.map_or(0, |strips| strips.width()), self.placement.data_servers);
         (wanted > there).then(|| format!("the strips are for {wanted} data servers, and there are {there}"))
     }
+}
+
+/// True for the name of the attribute by which an object says for which project it counts.
+pub(crate) fn is_project(name: &[u8]) -> bool {
+    name == HintName::Project.attribute().as_bytes()
 }
 
 /// The name under which an attribute is kept: hints have two.

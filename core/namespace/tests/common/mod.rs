@@ -160,6 +160,30 @@ impl Machine {
         self.change(|state, cx, record| state.prepare_setattr(cx, request, record))
     }
 
+    /// Lets an object count for this project; 0: for none.
+    pub fn set_project(&mut self, handle: Handle, project: u32) -> Result<()> {
+        self.set_project_as(&ROOT, handle, project)
+    }
+
+    pub fn set_project_as(&mut self, who: &Credentials, handle: Handle, project: u32) -> Result<()> {
+        let (name, who) = (name("user.weft.project"), who.clone());
+        if project == 0 {
+            let request = RemoveXattrRequest { handle, name, who };
+            return self.change(|state, cx, record| state.prepare_remove_xattr(cx, &request, record));
+        }
+        let value = Bytes::from(project.to_string());
+        let request = SetXattrRequest { handle, name, value, create_only: false, replace_only: false, who };
+        self.change(|state, cx, record| state.prepare_set_xattr(cx, &request, record))
+    }
+
+    /// The project of an object, as its attribute tells it; 0: none.
+    pub fn project(&self, handle: Handle) -> u32 {
+        match self.state.get_xattr(handle, &name("user.weft.project"), &ROOT) {
+            Err(Status::NoAttribute) => 0,
+            reply => std::str::from_utf8(&reply.expect("it is there").value).expect("text").parse().expect("a number"),
+        }
+    }
+
     pub fn attr(&self, handle: Handle) -> weft_base::Attr {
         self.look(|state, cx| state.getattr(cx, handle)).expect("the object is there").attr
     }
@@ -228,31 +252,35 @@ pub fn replay(records: impl IntoIterator<Item = Bytes>) -> State {
     state
 }
 
-/// What each user takes, as the state has counted it.
-pub fn sums(state: &State) -> Vec<UserUsage> {
-    let users = usage(state).into_iter().filter(|user| user.inodes > 0);
-    users.map(|user| UserUsage { inodes_lent: None, inodes_max: None, ..user }).collect()
+/// What each user and each project takes, as the state has counted it: inodes and bytes.
+pub fn sums(state: &State) -> Vec<(QuotaId, u64, u64)> {
+    let of = |of_project: Option<bool>| {
+        let all = usage_of(state, of_project).users.into_iter().filter(|of| of.inodes > 0);
+        all.map(move |sums| (QuotaId::of(sums.uid, of_project), sums.inodes, sums.bytes))
+    };
+    of(None).chain(of(Some(true))).collect()
 }
 
-/// What each user takes and may take, as the state has counted it.
-pub fn usage(state: &State) -> Vec<UserUsage> {
-    state.usage(&UsageRequest { from: 0, to: u32::MAX, who: ROOT }).expect("root may ask").users
+/// What each user and each project takes and may take, as the state has counted it.
+pub fn usage(state: &State) -> [UsageReply; 2] {
+    [usage_of(state, None), usage_of(state, Some(true))]
 }
 
-/// What each user may take in bytes, and what is reserved.
-pub fn usage_of_bytes(state: &State) -> Option<Vec<UserBytes>> {
-    state.usage(&UsageRequest { from: 0, to: u32::MAX, who: ROOT }).expect("root may ask").bytes
+fn usage_of(state: &State, of_project: Option<bool>) -> UsageReply {
+    state.usage(&UsageRequest { from: 0, to: u32::MAX, who: ROOT, of_project }).expect("root may ask")
 }
 
-/// What each user takes, by a walk over all inodes.
-pub fn walked(state: &State) -> Vec<UserUsage> {
-    let mut users = std::collections::BTreeMap::<u32, UserUsage>::new();
+/// What each user and each project takes, by a walk over all inodes.
+pub fn walked(state: &State) -> Vec<(QuotaId, u64, u64)> {
+    let mut all = std::collections::BTreeMap::<QuotaId, (u64, u64)>::new();
     for inode in (1..state.next_handle().counter()).filter_map(|counter| state.peek(Handle(counter))) {
-        let user = users.entry(inode.uid).or_insert(UserUsage { uid: inode.uid, inodes: 0, bytes: 0, inodes_lent: None, inodes_max: None });
-        user.inodes += 1;
-        user.bytes += inode.attr(TOP).allocated_bytes();
+        let project = (inode.project != 0).then_some(QuotaId::project(inode.project));
+        for id in [QuotaId::user(inode.uid)].into_iter().chain(project) {
+            let sums = all.entry(id).or_default();
+            *sums = (sums.0 + 1, sums.1 + inode.attr(TOP).allocated_bytes());
+        }
     }
-    users.into_values().collect()
+    all.into_iter().map(|(id, (inodes, bytes))| (id, inodes, bytes)).collect()
 }
 
 pub const TOP: Handle = ROOT_HANDLE;

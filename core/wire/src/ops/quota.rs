@@ -7,15 +7,59 @@ use crate::wire_struct;
 /// The metadata server that keeps the limits of users.
 pub const HOME_OF_LIMITS: ServerId = ServerId(0);
 
+/// What a quota is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum QuotaKind {
+    /// What a user owns.
+    User,
+    /// What was made in the directories of a project.
+    Project,
+}
+
+/// One user or project that quotas are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct QuotaId {
+    /// Which of both it is.
+    pub kind: QuotaKind,
+    /// The user, or the number of the project.
+    pub number: u32,
+}
+
+impl QuotaId {
+    /// A user.
+    pub const fn user(uid: u32) -> QuotaId {
+        QuotaId { kind: QuotaKind::User, number: uid }
+    }
+
+    /// A project.
+    pub const fn project(number: u32) -> QuotaId {
+        QuotaId { kind: QuotaKind::Project, number }
+    }
+
+    /// As messages say it, whose extension is this.
+    pub fn of(number: u32, of_project: Option<bool>) -> QuotaId {
+        if of_project == Some(true) { QuotaId::project(number) } else { QuotaId::user(number) }
+    }
+
+    /// That extension.
+    pub fn of_project(self) -> Option<bool> {
+        (self.kind == QuotaKind::Project).then_some(true)
+    }
+}
+
 wire_struct! {
-    /// Asks what users take on one server.
+    /// Asks what users take on one server, or projects.
     pub struct UsageRequest {
         /// The first of them.
         pub from: u32,
         /// The last of them.
         pub to: u32,
-        /// Who asks. Root hears of everybody, others of themselves.
+        /// Who asks. Root hears of everybody, others of themselves and of any one project.
         pub who: Credentials,
+        optional {
+            /// It is about projects, by their numbers, in the answer too.
+            1 pub of_project: bool,
+        }
     }
 
     /// What users take.
@@ -68,6 +112,8 @@ wire_struct! {
             /// Bytes that he may have; `None`: as many as he likes. If this is given, his limit of
             /// inodes stays as it is.
             1 pub bytes_max: Option<u64>,
+            /// It is a project, by its number.
+            3 pub of_project: bool,
         }
     }
 
@@ -88,6 +134,8 @@ wire_struct! {
         optional {
             /// It asks for bytes instead: so many he wants to have on that server.
             1 pub bytes: u64,
+            /// For a project, by its number.
+            3 pub of_project: bool,
         }
     }
 
@@ -106,6 +154,8 @@ wire_struct! {
         optional {
             /// This is about bytes.
             1 pub of_bytes: bool,
+            /// It is a project, by its number.
+            3 pub of_project: bool,
         }
     }
 

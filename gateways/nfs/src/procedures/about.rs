@@ -1,5 +1,6 @@
 //! FSSTAT, FSINFO, PATHCONF: the file system as a whole, and what it can.
 
+use weft_posix::InodeNumber;
 use weft_rt::Runtime;
 
 use crate::gateway::{Caller, Nfs};
@@ -22,10 +23,11 @@ impl<R: Runtime> Nfs<R> {
     pub(super) async fn fsstat(&self, caller: &Caller, mut arguments: Reader, out: &mut Writer) -> Result<(), Failure> {
         let object = self.object(caller, &mut arguments)?;
         let attr = self.seen(object.handle).await?;
-        let stats = self.posix.statfs().await?;
+        let stats = self.posix.statfs(&object.who, InodeNumber::of(object.handle)).await?;
         put_attr_after(out, Some(&attr), self.fs_id);
         out.u64(stats.capacity_bytes).u64(stats.free_bytes).u64(stats.free_bytes);
-        out.u64(stats.inodes.saturating_add(INODES_FREE)).u64(INODES_FREE).u64(INODES_FREE);
+        let free = stats.inodes_free.unwrap_or(INODES_FREE);
+        out.u64(stats.inodes.saturating_add(free)).u64(free).u64(free);
         // It may change at any time.
         out.u32(0);
         Ok(())

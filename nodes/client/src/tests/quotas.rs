@@ -8,6 +8,7 @@ use weft_call::run_window;
 use weft_meta_server::Durability;
 use weft_rt::{Bulk, Runtime};
 use weft_wire::Op;
+use weft_wire::ops::QuotaId;
 
 use super::world::{BOTH, META0, META1, ROOT, TestRt, World};
 use crate::{Client, CreateOptions, Fallocate, OpenFile, QuotaUsage, SetAttr};
@@ -37,11 +38,19 @@ fn world_under(durability: Durability, data: u16, stripe_bytes: u32) -> (World, 
 }
 
 fn limit(world: &World, bytes: u64) {
-    assert_eq!(world.run(world.hand.limit_bytes(USER, Some(bytes))).expect("the home answers"), []);
+    limit_of(world, QuotaId::user(USER), bytes);
+}
+
+fn limit_of(world: &World, id: QuotaId, bytes: u64) {
+    assert_eq!(world.run(world.hand.limit_bytes(id, Some(bytes))).expect("the home answers"), []);
 }
 
 async fn usage(hand: &Client<TestRt>) -> QuotaUsage {
-    hand.usage(&ROOT, USER..=USER).await.expect("servers answer").remove(&USER).unwrap_or_default()
+    usage_of(hand, QuotaId::user(USER)).await
+}
+
+async fn usage_of(hand: &Client<TestRt>, id: QuotaId) -> QuotaUsage {
+    hand.usage(&ROOT, id.kind, id.number..=id.number).await.expect("servers answer").remove(&id.number).unwrap_or_default()
 }
 
 async fn make(client: &Client<TestRt>, dir: Handle, name: &str) -> Arc<OpenFile> {
@@ -92,11 +101,15 @@ fn far_from_a_limit_of_bytes_nothing_more_is_sent() {
 
 #[test]
 fn a_limit_of_bytes_is_met_exactly() {
-    for (width, stripe) in [(1, 64 << 10), (2, 4096), (3, 64 << 10)] {
+    let (of_user, of_project) = (QuotaId::user(USER), QuotaId::project(9));
+    for (width, stripe, id) in [(1, 64 << 10, of_user), (2, 4096, of_user), (3, 64 << 10, of_user), (2, 4096, of_project)] {
         let (world, places) = world(width, stripe);
         let client = world.client(1);
         const MAX: u64 = 3 * MIB;
-        limit(&world, MAX);
+        limit_of(&world, id, MAX);
+        for place in places.iter().filter(|_| id == of_project) {
+            world.run(world.hand.set_project(&ROOT, *place, id.number)).expect("root may");
+        }
         world.run(async {
             let (one, other) = (make(&client, places[0], "one").await, make(&client, places[1], "other").await);
             let mut written = [0, 0];
@@ -120,9 +133,9 @@ fn a_limit_of_bytes_is_met_exactly() {
             while end < 2 * MAX && write(&client, &fill, end, 4096).await.is_ok() {
                 end += 4096;
             }
-            assert_eq!(usage(&world.hand).await.bytes + usage(&world.hand).await.bytes_reserved, MAX);
+            assert_eq!(usage_of(&world.hand, id).await.bytes + usage_of(&world.hand, id).await.bytes_reserved, MAX);
             client.close(fill).await.expect("it closes");
-            let now = usage(&world.hand).await;
+            let now = usage_of(&world.hand, id).await;
             assert_eq!((now.bytes, now.bytes_reserved), (MAX, 0), "exactly, and nothing is reserved when nobody writes");
             let empty = make(&client, places[1], "empty").await;
             assert_eq!(write(&client, &empty, 0, 1).await, Err(Status::QuotaExceeded));
@@ -132,7 +145,7 @@ fn a_limit_of_bytes_is_met_exactly() {
             let cut = SetAttr { size: Some(4096), ..SetAttr::default() };
             client.setattr(&user(), one.handle(), &cut).await.expect("it is cut");
             let more = make(&client, places[1], "more").await;
-            let left = MAX - usage(&world.hand).await.bytes;
+            let left = MAX - usage_of(&world.hand, id).await.bytes;
             assert!(left > 0);
             for block in 0..left / 4096 {
                 assert_eq!(write(&client, &more, block * 4096, 4096).await, Ok(()), "block {block} of {left} bytes");
@@ -196,15 +209,15 @@ fn a_limit_ends_and_one_below_use_takes_nothing_away() {
         assert_eq!(write(&client, &file, 0, MIB).await, Ok(()), "what is there may be written");
         assert_eq!(write(&client, &file, 4 * MIB, 1).await, Err(Status::QuotaExceeded));
         // Inodes are another matter.
-        assert_eq!(client.limit_inodes(USER, Some(2)).await.expect("the home answers"), []);
+        assert_eq!(client.limit_inodes(QuotaId::user(USER), Some(2)).await.expect("the home answers"), []);
         let other = make(&client, places[1], "other").await;
         assert_eq!(write(&client, &other, 0, 1).await, Err(Status::QuotaExceeded));
         let refused = client.create(&user(), places[1], b"third", &CreateOptions::default()).await.unwrap_err();
         assert_eq!(refused.status, Status::QuotaExceeded);
-        assert_eq!(client.limit_inodes(USER, None).await.expect("the home answers"), []);
+        assert_eq!(client.limit_inodes(QuotaId::user(USER), None).await.expect("the home answers"), []);
         let third = make(&client, places[1], "third").await;
         assert_eq!(write(&client, &third, 0, 1).await, Err(Status::QuotaExceeded), "this limit stays");
-        world.hand.limit_bytes(USER, None).await.expect("the home answers");
+        world.hand.limit_bytes(QuotaId::user(USER), None).await.expect("the home answers");
         assert_eq!(write(&client, &third, 0, 20 * MIB).await, Ok(()), "it is over, for who meets it");
         assert_eq!(write(&client, &file, 4 * MIB, MIB).await, Ok(()));
         for file in [file, other, third] {

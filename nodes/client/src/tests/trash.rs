@@ -7,7 +7,7 @@ use weft_base::{Credentials, FileKind, Handle, ROOT_HANDLE, SECOND, Status};
 use weft_rt::Runtime;
 
 use super::world::{Fate, ROOT, TestRt, World};
-use crate::{Client, CreateOptions, Discarded, Error, SetAttr, TRASH, TrashFault, TreeNews, TreeRemoved};
+use crate::{Client, CreateOptions, Discarded, Error, SetAttr, TRASH, TrashFault, TreeNews, TreeRemoved, TreeSetting};
 
 /// A world lasts for hours only.
 const DAY_NS: u64 = 1000 * SECOND;
@@ -166,7 +166,7 @@ fn what_is_old_goes_and_what_cannot_go_is_told() {
     assert_ne!(c, own);
     let path = format!("/.trash/0/{:019}/b/file7", left[0].at.0);
     let sealed = world.run(world.hand.resolve(&ROOT, path.as_bytes(), false)).unwrap();
-    let seal = |seal| world.run(world.hand.seal_tree(&ROOT, (sealed.handle, sealed.kind), seal, |_| {}));
+    let seal = |seal| world.run(world.hand.set_tree(&ROOT, (sealed.handle, sealed.kind), TreeSetting::Seal(seal), |_| {}));
     seal(true);
     let ((entries, removed), failed) = empty(&world, &client, &ROOT, ages(1));
     assert_eq!((entries, removed), (0, TreeRemoved { files: 599, directories: 0, failed: 1 }));
@@ -186,7 +186,7 @@ fn what_may_not_be_moved_stays_and_lost_answers_move_nothing_twice() {
     let client = world.client(1);
     let dir = tree(&world, &ROOT, "dir", 1, 2);
     let file = world.run(client.resolve(&ROOT, b"/dir/file0", false)).unwrap();
-    let seal = |seal| world.run(world.hand.seal_tree(&ROOT, (file.handle, file.kind), seal, |_| {}));
+    let seal = |seal| world.run(world.hand.set_tree(&ROOT, (file.handle, file.kind), TreeSetting::Seal(seal), |_| {}));
     seal(true);
     assert_eq!(discard(&world, &client, &ROOT, "/dir/file0").unwrap_err().status, Status::Sealed);
     let own = trash(&world, &client, &ROOT);

@@ -8,7 +8,7 @@ use weft_rt::Bulk;
 use weft_wire::{Op, Rights};
 
 use super::world::{Fate, ROOT, World, create};
-use crate::{Client, CreateOptions, RenameFlags, SetAttr, SumNews, TreeNews, TreeRemoved, TreeSums};
+use crate::{Client, CreateOptions, RenameFlags, SetAttr, SumNews, TreeNews, TreeRemoved, TreeSetting, TreeSums};
 
 fn counted(sent: Vec<(weft_base::ServerId, Op)>) -> BTreeMap<Op, usize> {
     sent.into_iter().fold(BTreeMap::new(), |mut counts, (_, op)| {
@@ -95,7 +95,7 @@ fn a_tree_is_sealed_with_a_message_for_each_object() {
     let top = tree(&world, 4, 300);
     let seal = |seals| {
         let mut failed = Vec::new();
-        let sealed = world.run(client.seal_tree(&ROOT, (top, FileKind::Directory), seals, |news| {
+        let sealed = world.run(client.set_tree(&ROOT, (top, FileKind::Directory), TreeSetting::Seal(seals), |news| {
             if let TreeNews::Failed { path, error } = news {
                 failed.push((String::from_utf8_lossy(path).into_owned(), error.status));
             }

@@ -4,7 +4,7 @@
 //! between the root and where the work is, with their neighbours.
 
 mod remove;
-mod seal;
+mod setting;
 mod sums;
 mod trash;
 mod watch;
@@ -15,7 +15,7 @@ use weft_base::Handle;
 use crate::Error;
 
 pub use remove::TreeRemoved;
-pub use seal::TreeSealed;
+pub use setting::{TreeOutcome, TreeSetting};
 pub use sums::{SumNews, TreeSums};
 pub use trash::{Discarded, TRASH, TrashFault};
 pub use watch::{TreeChange, WatchedTree};

@@ -23,9 +23,9 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use weft_base::{FileKind, Result, Status};
-use weft_namespace::{Change, Inode, InodeFlags, OpenChange, Record, RequestContext, State};
+use weft_namespace::{Change, Charged, Inode, InodeFlags, OpenChange, Record, RequestContext, State};
 use weft_rt::{PeerId, ServerRuntime};
-use weft_wire::ops::ReclaimRequest;
+use weft_wire::ops::{ClassicMakeMetafileRequest, CreateRequest, MkdirRequest, ReclaimRequest};
 use weft_wire::{Header, Request, Rights, Wire};
 
 use crate::engine::Engine;
@@ -80,8 +80,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             ref other => {
                 match self.answer_alone(header, other) {
                     Some(Err(Status::QuotaExceeded)) => {
-                        let uid = maker(other).ok_or(Status::QuotaExceeded)?;
-                        return Ok(self.start_flow(peer, header, Rc::clone(self).make_with_more(*header, uid, request)));
+                        let charged = charged(&self.state.borrow(), other).ok_or(Status::QuotaExceeded)?;
+                        return Ok(self.start_flow(peer, header, Rc::clone(self).make_with_more(*header, charged, request)));
                     }
                     Some(step) => return step,
                     None => {}
@@ -180,13 +180,14 @@ fn records_seen(request: &Request) -> usize {
     }
 }
 
-/// Whose inode a request makes.
-fn maker(request: &Request) -> Option<u32> {
-    match request {
-        Request::Create(request) => Some(request.who.uid),
-        Request::ClassicMakeMetafile(request) => Some(request.who.uid),
-        _ => None,
-    }
+/// For whom counts what a request makes.
+fn charged(state: &State, request: &Request) -> Option<Charged> {
+    let (who, dir) = match request {
+        Request::Create(CreateRequest { who, at, .. }) | Request::Mkdir(MkdirRequest { who, at, .. }) => (who, at.dir),
+        Request::ClassicMakeMetafile(ClassicMakeMetafileRequest { who, dir, .. }) => (who, *dir),
+        _ => return None,
+    };
+    Some(Charged { uid: who.uid, project: state.hints(dir).project })
 }
 
 pub(crate) fn answer(reply: &impl Wire) -> Result<Step> {

@@ -7,11 +7,12 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use weft_base::{ClientId, Credentials, Handle, MILLISECOND, Nanos, Result, ServerId, Status};
-use weft_namespace::{Change, CycleCheck, Record, RequestContext, ServerPart, State, made_directory};
+use weft_namespace::{Change, Charged, CycleCheck, Record, RequestContext, ServerPart, State, made_directory};
 use weft_rt::{PeerId, ServerRuntime};
 use weft_wire::ops::{DirChange, LinkReply, LinkRequest, MkdirReply, PartitionMap, RenameReply, RmdirReply, TxPart, UnlinkReply};
 use weft_wire::{Header, Request, Wire};
 
+use super::charged;
 use crate::engine::Engine;
 use crate::server::Server;
 use crate::step::Step;
@@ -109,9 +110,9 @@ fn change_of(dir: Handle, record: &Record) -> DirChange {
     record.changes.iter().rev().find_map(change).unwrap_or(DirChange::NONE)
 }
 
-/// The user for whom a directory is made; root, who is not limited, if none is.
-fn maker(request: &Request) -> u32 {
-    if let Request::Mkdir(request) = request { request.who.uid } else { 0 }
+/// Who lacks an allowance here for a directory that is to be made.
+fn lacks_allowance(state: &State, request: &Request) -> Option<Charged> {
+    charged(state, request).filter(|charged| state.lacks_allowance(*charged).is_some())
 }
 
 /// The answer to a rename that changes nothing.
@@ -138,7 +139,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 self.change_and_answer(header, &mut Record::default(), &body);
                 Ok(Step::Answer(body, 0))
             }
-            Planned::Change(change) if self.is_local(&change) && !self.state.borrow().lacks_allowance(maker(&request)) => {
+            Planned::Change(change) if self.is_local(&change) && lacks_allowance(&self.state.borrow(), &request).is_none() => {
                 self.change_names_here(header, change)
             }
             Planned::Change(_) | Planned::NeedsFacts => {
@@ -207,13 +208,14 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Plans and tries until it succeeds, is impossible, or patience ends.
     async fn change_names_flow(self: Rc<Self>, header: Header, request: Request) -> Result<Bytes> {
         let deadline = self.rt.now() + self.config.patience_ns;
-        let (mut pause, maker) = (PAUSE_NS, maker(&request));
+        let mut pause = PAUSE_NS;
         loop {
             match self.try_change_names(&header, &request, deadline).await {
                 Err(Status::Conflict | Status::Busy) => {}
                 // Here; another server has borrowed before it has refused.
-                Err(Status::QuotaExceeded) if self.state.borrow().lacks_allowance(maker) => {
-                    self.borrow_inodes(maker, deadline).await?;
+                Err(Status::QuotaExceeded) => {
+                    let lacks = lacks_allowance(&self.state.borrow(), &request);
+                    self.borrow_inodes(lacks.ok_or(Status::QuotaExceeded)?, deadline).await?;
                     continue;
                 }
                 // The client asks again.

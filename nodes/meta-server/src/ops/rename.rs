@@ -1,9 +1,11 @@
 //! Rename: collects what is known of both names, here and at the server of the new name.
 
-use weft_base::{FileKind, Nanos, Result, Status};
+use bytes::Bytes;
+use weft_base::{Credentials, FileKind, Handle, MODE_PROJECT, Nanos, Result, Status};
+use weft_layout::{HintName, Hints};
 use weft_namespace::{RenamePlan, RenameSource, RenameTarget, State};
 use weft_rt::ServerRuntime;
-use weft_wire::ops::{DirTarget, FileState, GetAttrRequest, LookupRequest, RenameRequest};
+use weft_wire::ops::{DirTarget, FileState, GetAttrRequest, GetXattrRequest, LookupRequest, RenameRequest};
 
 use super::names::Planned;
 use super::{NameChange, NameReply};
@@ -45,7 +47,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             Err(status) => return Err(status),
         };
         let dir = self.state_at_owner(request, deadline).await?.attr;
-        let target = RenameTarget::from_answers(server, found, &dir, &request.who);
+        let project = if dir.mode & MODE_PROJECT != 0 { self.project_at_owner(request.to.dir, deadline).await? } else { 0 };
+        let target = RenameTarget::from_answers(server, found, (&dir, project), &request.who);
         // Time has passed: look at the old name again. If it led elsewhere when the question was
         // asked, the answers about both names need not belong together: together they may show a
         // state that never was, with both names for one object, say.
@@ -55,6 +58,24 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             return Err(Status::Conflict);
         }
         planned(&state, request, source, target)
+    }
+
+    /// The project of a directory that has one, from where its inode is.
+    async fn project_at_owner(&self, dir: Handle, deadline: Nanos) -> Result<u32> {
+        if dir.server() == self.config.serving.server {
+            return Ok(self.state.borrow().hints(dir).project);
+        }
+        let name = Bytes::from_static(HintName::Project.attribute().as_bytes());
+        let asked = GetXattrRequest { handle: dir, name, who: Credentials::ROOT };
+        let value = match self.shell.caller.call(dir.server(), &asked, deadline).await {
+            Ok(reply) => reply.value,
+            // It has none any more.
+            Err(Status::NoAttribute) => return Ok(0),
+            Err(status) => return Err(status),
+        };
+        let mut hints = Hints::default();
+        hints.set(HintName::Project, &value).map_err(|_| Status::BadMessage)?;
+        Ok(hints.project)
     }
 
     /// The state of the directory of the new name, from where its inode is.

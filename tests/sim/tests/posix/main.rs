@@ -77,7 +77,7 @@ impl World {
         let world = World { random: sim.random(), sim, cluster, mounts };
         let mount = world.mounts[0].clone();
         world.run(vec![world.sim.spawn_on(mount.node, |rt| async move {
-            while mount.posix.statfs().await.is_err() {
+            while mount.statfs().await.is_err() {
                 rt.sleep_until(rt.now() + MILLISECOND).await;
             }
         })]);
@@ -488,7 +488,7 @@ fn a_server_that_does_not_answer_is_named_with_its_address() {
     let new = ServerId::data(10);
     let mount = world.mounts[0].clone();
     let file = world.alone(0, |mount| async move {
-        mount.posix.statfs().await.expect("all servers answer");
+        mount.statfs().await.expect("all servers answer");
         mount.create(&caller(1, 0), ROOT, "file", 0o644).await.expect("a new file")
     });
     world.sim.crash(world.sim.node_of(new).expect("it has joined"));

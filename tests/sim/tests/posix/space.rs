@@ -43,14 +43,14 @@ fn what_is_free_can_be_written() {
             mount.posix.unlink(&caller(1, 0).who, ROOT, name.as_bytes()).await.expect("it is removed");
         }
         rt.sleep_until(rt.now() + 60 * SECOND).await;
-        let free_bytes = mount.posix.statfs().await.expect("all answer").free_bytes;
+        let free_bytes = mount.statfs().await.expect("all answer").free_bytes;
         let written = fill(&mount, "six", u64::MAX).await;
         assert!(free_bytes <= written + (1 << 20), "{free_bytes} bytes are free, {written} can be written");
     });
     world.sim.heal();
     world.alone(0, |mount| async move {
         mount.posix.rt().sleep_until(mount.posix.rt().now() + 500 * MILLISECOND).await;
-        assert!(mount.posix.statfs().await.expect("all answer").free_bytes > 64 << 20, "there is room again");
+        assert!(mount.statfs().await.expect("all answer").free_bytes > 64 << 20, "there is room again");
         assert_eq!(fill(&mount, "seven", 32 << 20).await, 32 << 20);
     });
 }

@@ -67,8 +67,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
     let at = DirTarget { dir: about.dir, map_epoch: 1 };
     let (handle, name, layout) =
         (about.file, Bytes::from_static(b"name"), Layout { stripe_bytes: 65536, width: 2, first: 1, generation: 1 });
-    let to_name = Bytes::from_static(b"new name");
-    let to_name_again = to_name.clone();
+    let (to_name, to_name_again) = (Bytes::from_static(b"new name"), Bytes::from_static(b"new name"));
     let tx = TxId { coordinator: ServerId(0), number: 12 };
     let (read, write) = (Rights::READ, Rights::WRITE);
     let time = WallTime(1_700_000_000_000_000_000);
@@ -79,6 +78,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
         TxPart::RemoveDirectory { dir: about.dir, must_own: true },
         TxPart::ChangeLinks { handle, kind: FileKind::File, delta: -1, must_own: false },
         TxPart::SetParent { dir: about.dir, parent: ROOT_HANDLE, must_own: false },
+        TxPart::ExpectProject { handle, project: 7 },
         TxPart::MoveToken {},
     ];
     vec![

@@ -29,6 +29,9 @@ mod kind {
     pub(super) const CEILING: u8 = 17;
     pub(super) const DELEGATION: u8 = 18;
     pub(super) const HANDLES: u8 = 19;
+    /// Behind the number of a project: 0 for inodes, 1 for bytes.
+    pub(super) const PROJECT_LIMIT: u8 = 20;
+    pub(super) const PROJECT_LOAN: u8 = 21;
 }
 
 /// What a change does to a database.
@@ -125,6 +128,14 @@ pub(crate) fn rows_of(change: &Change, mut put: impl FnMut(Owner, RowChange)) {
         Change::PutByteLimit { uid, .. } => put(Server, Put(of_user(kind::BYTE_LIMIT, *uid), value(change))),
         Change::PutLoan { uid, server, .. } => put(Server, Put(of_loan(kind::LOAN, *uid, *server), value(change))),
         Change::PutByteLoan { uid, server, .. } => put(Server, Put(of_loan(kind::BYTE_LOAN, *uid, *server), value(change))),
+        Change::PutProjectLimit { project, is_bytes, .. } => {
+            let key = [&of_user(kind::PROJECT_LIMIT, *project)[..], &[u8::from(*is_bytes)]].concat();
+            put(Server, Put(key, value(change)));
+        }
+        Change::PutProjectLoan { project, server, is_bytes, .. } => {
+            let key = [&of_loan(kind::PROJECT_LOAN, *project, *server)[..], &[u8::from(*is_bytes)]].concat();
+            put(Server, Put(key, value(change)));
+        }
         Change::PutCounter { .. } => put(Server, Put(vec![kind::COUNTER], value(change))),
     }
 }

@@ -9,10 +9,10 @@ use super::with_number;
 pub(super) fn chosen() -> Vec<Request> {
     let who = Credentials { uid: 1000, gid: 100, groups: vec![100], checked_by_kernel: false };
     vec![
-        Request::Usage(UsageRequest { from: 0, to: 5000, who }),
-        Request::SetQuota(SetQuotaRequest { uid: 4711, inodes_max: None, bytes_max: Some(Some(1 << 30)) }),
-        Request::Borrow(BorrowRequest { server: ServerId(1), uid: 4711, inodes: 0, bytes: Some(1 << 20) }),
-        Request::Recall(RecallRequest { uid: 4711, is_limited: true, of_bytes: Some(true) }),
+        Request::Usage(UsageRequest { from: 0, to: 5000, who, of_project: Some(true) }),
+        Request::SetQuota(SetQuotaRequest { uid: 4711, inodes_max: None, bytes_max: Some(Some(1 << 30)), of_project: Some(true) }),
+        Request::Borrow(BorrowRequest { server: ServerId(1), uid: 4711, inodes: 0, bytes: Some(1 << 20), of_project: Some(true) }),
+        Request::Recall(RecallRequest { uid: 4711, is_limited: true, of_bytes: Some(true), of_project: Some(true) }),
     ]
 }
 

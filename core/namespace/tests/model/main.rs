@@ -1,196 +1,18 @@
 //! Random operations: against a naive tree, and against their own records (replay, and a checkpoint
 //! that was taken while they ran).
 
+#[path = "../common/mod.rs"]
 mod common;
-
-use std::collections::BTreeMap;
+mod tree;
 
 use bytes::Bytes;
 use common::*;
 use proptest::prelude::*;
+use tree::{Model, Op, ops, text};
 use weft_base::{ClientId, Credentials, DataTime, FileKind, Handle, RequestId, ServerId, Status, WallTime};
 use weft_namespace::*;
 use weft_wire::Rights;
 use weft_wire::ops::*;
-
-/// An operation on a small world: directories and names by number.
-#[derive(Clone, Debug)]
-enum Op {
-    Create(usize, u8),
-    Symlink(usize, u8),
-    Mkdir(usize, u8),
-    Unlink(usize, u8),
-    Rmdir(usize, u8),
-    Link(usize, usize, u8),
-    Rename { from: usize, from_name: u8, to: usize, to_name: u8, no_replace: bool, exchange: bool },
-    Chmod(usize, u32),
-    Chown(usize, u32),
-}
-
-fn ops() -> impl Strategy<Value = Op> {
-    let (dir, name) = (0..6usize, 0..5u8);
-    prop_oneof![
-        3 => (dir.clone(), name.clone()).prop_map(|(dir, name)| Op::Create(dir, name)),
-        1 => (dir.clone(), name.clone()).prop_map(|(dir, name)| Op::Symlink(dir, name)),
-        4 => (dir.clone(), name.clone()).prop_map(|(dir, name)| Op::Mkdir(dir, name)),
-        2 => (dir.clone(), name.clone()).prop_map(|(dir, name)| Op::Unlink(dir, name)),
-        2 => (dir.clone(), name.clone()).prop_map(|(dir, name)| Op::Rmdir(dir, name)),
-        2 => (0..8usize, dir.clone(), name.clone()).prop_map(|(file, dir, name)| Op::Link(file, dir, name)),
-        6 => (dir.clone(), name.clone(), dir, name, any::<u8>()).prop_map(|(from, from_name, to, to_name, flags)| Op::Rename {
-            from, from_name, to, to_name, no_replace: flags % 5 == 0, exchange: flags % 3 == 0,
-        }),
-        1 => (0..8usize, 0..0o1000u32).prop_map(|(object, mode)| Op::Chmod(object, mode)),
-        1 => (0..8usize, 0..3u32).prop_map(|(object, uid)| Op::Chown(object, uid)),
-    ]
-}
-
-/// The naive tree: every rule spelled out once more.
-#[derive(Default)]
-struct Model {
-    kinds: BTreeMap<Handle, FileKind>,
-    entries: BTreeMap<(Handle, u8), Handle>,
-}
-
-impl Model {
-    fn new() -> Model {
-        Model { kinds: BTreeMap::from([(TOP, FileKind::Directory)]), entries: BTreeMap::new() }
-    }
-
-    fn pick(&self, number: usize, directory: bool) -> Option<Handle> {
-        let fitting: Vec<Handle> =
-            self.kinds.iter().filter(|(_, kind)| (**kind == FileKind::Directory) == directory).map(|(h, _)| *h).collect();
-        (!fitting.is_empty()).then(|| fitting[number % fitting.len()])
-    }
-
-    fn is_dir(&self, handle: Handle) -> bool {
-        self.kinds[&handle] == FileKind::Directory
-    }
-
-    fn is_empty(&self, dir: Handle) -> bool {
-        self.entries.keys().all(|(holder, _)| *holder != dir)
-    }
-
-    fn parent(&self, dir: Handle) -> Handle {
-        self.entries.iter().find(|(_, handle)| **handle == dir).map_or(TOP, |((holder, _), _)| *holder)
-    }
-
-    fn is_within(&self, mut dir: Handle, ancestor: Handle) -> bool {
-        loop {
-            if dir == ancestor {
-                return true;
-            }
-            if dir == TOP {
-                return false;
-            }
-            dir = self.parent(dir);
-        }
-    }
-
-    fn forget_unnamed(&mut self) {
-        let named: Vec<Handle> = self.entries.values().copied().collect();
-        self.kinds.retain(|handle, _| *handle == TOP || named.contains(handle));
-    }
-
-    fn rename(&mut self, from: (Handle, u8), to: (Handle, u8), no_replace: bool, exchange: bool) -> Result<(), Status> {
-        let source = *self.entries.get(&from).ok_or(Status::NotFound)?;
-        let target = self.entries.get(&to).copied();
-        if no_replace && exchange {
-            return Err(Status::Invalid);
-        }
-        if no_replace && target.is_some() {
-            return Err(Status::Exists);
-        }
-        if self.is_dir(source) && source == to.0 {
-            return Err(Status::Invalid);
-        }
-        if exchange && target.is_none() {
-            return Err(Status::NotFound);
-        }
-        if target == Some(source) {
-            return Ok(());
-        }
-        if let Some(target) = target.filter(|_| !exchange) {
-            match (self.is_dir(source), self.is_dir(target)) {
-                (true, false) => return Err(Status::NotDirectory),
-                (false, true) => return Err(Status::IsDirectory),
-                _ => {}
-            }
-        }
-        if self.is_dir(source) && from.0 != to.0 && self.is_within(to.0, source) {
-            return Err(Status::Invalid);
-        }
-        match target {
-            Some(target) if exchange => {
-                if self.is_dir(target) && from.0 != to.0 && self.is_within(from.0, target) {
-                    return Err(Status::Invalid);
-                }
-                self.entries.insert(from, target);
-            }
-            Some(target) => {
-                if self.is_dir(target) && !self.is_empty(target) {
-                    return Err(Status::NotEmpty);
-                }
-                self.entries.remove(&from);
-            }
-            None => {
-                self.entries.remove(&from);
-            }
-        }
-        self.entries.insert(to, source);
-        self.forget_unnamed();
-        Ok(())
-    }
-
-    /// What must come of an operation; `made` is the handle that the state gave to a new object.
-    fn run(&mut self, op: &Op, made: Handle) -> Result<(), Status> {
-        match *op {
-            Op::Create(dir, name) | Op::Symlink(dir, name) | Op::Mkdir(dir, name) => {
-                let dir = self.pick(dir, true).expect("the root is always there");
-                if self.entries.contains_key(&(dir, name)) {
-                    return Err(Status::Exists);
-                }
-                let kind = match op {
-                    Op::Create(..) => FileKind::File,
-                    Op::Symlink(..) => FileKind::Symlink,
-                    _ => FileKind::Directory,
-                };
-                self.kinds.insert(made, kind);
-                self.entries.insert((dir, name), made);
-            }
-            Op::Unlink(dir, name) | Op::Rmdir(dir, name) => {
-                let dir = self.pick(dir, true).expect("the root is always there");
-                let handle = *self.entries.get(&(dir, name)).ok_or(Status::NotFound)?;
-                match (op, self.is_dir(handle)) {
-                    (Op::Unlink(..), true) => return Err(Status::IsDirectory),
-                    (Op::Rmdir(..), false) => return Err(Status::NotDirectory),
-                    (Op::Rmdir(..), true) if !self.is_empty(handle) => return Err(Status::NotEmpty),
-                    _ => {}
-                }
-                self.entries.remove(&(dir, name));
-                self.forget_unnamed();
-            }
-            Op::Link(file, dir, name) => {
-                let dir = self.pick(dir, true).expect("the root is always there");
-                let Some(file) = self.pick(file, false) else { return Ok(()) };
-                if self.entries.contains_key(&(dir, name)) {
-                    return Err(Status::Exists);
-                }
-                self.entries.insert((dir, name), file);
-            }
-            Op::Rename { from, from_name, to, to_name, no_replace, exchange } => {
-                let from = self.pick(from, true).expect("the root is always there");
-                let to = self.pick(to, true).expect("the root is always there");
-                return self.rename((from, from_name), (to, to_name), no_replace, exchange);
-            }
-            Op::Chmod(..) | Op::Chown(..) => {}
-        }
-        Ok(())
-    }
-}
-
-fn text(name: u8) -> String {
-    format!("n{name}")
-}
 
 fn run(machine: &mut Machine, model: &Model, op: &Op) -> Result<(), Status> {
     let dir = |number: usize| model.pick(number, true).expect("the root is always there");
@@ -211,16 +33,17 @@ fn run(machine: &mut Machine, model: &Model, op: &Op) -> Result<(), Status> {
             machine.rename_with(&RenameRequest { no_replace, exchange, ..rename(dir(from), &text(from_name), dir(to), &text(to_name)) })
         }
         Op::Chmod(object, mode) => {
-            let handle = *model.kinds.keys().nth(object % model.kinds.len()).expect("within bounds");
+            let handle = model.any(object);
             if model.kinds[&handle] == FileKind::Symlink {
                 return Ok(());
             }
             machine.setattr(&SetAttrRequest { mode: Some(mode), ..setattr(handle, &ROOT) }).map(|_| ())
         }
         Op::Chown(object, uid) => {
-            let handle = *model.kinds.keys().nth(object % model.kinds.len()).expect("within bounds");
+            let handle = model.any(object);
             machine.setattr(&SetAttrRequest { uid: Some(uid), ..setattr(handle, &ROOT) }).map(|_| ())
         }
+        Op::Project(object, project) => machine.set_project(model.any(object), project),
     }
 }
 
@@ -234,6 +57,7 @@ fn check(machine: &Machine, model: &Model) {
         let attr = machine.attr(*handle);
         let names = model.entries.values().filter(|other| *other == handle).count() as u32;
         assert_eq!(attr.kind, *kind);
+        assert_eq!(machine.project(*handle), model.project(*handle));
         if *kind == FileKind::Directory {
             let entries: Vec<Handle> = model.entries.iter().filter(|((dir, _), _)| dir == handle).map(|(_, h)| *h).collect();
             let subdirectories = entries.iter().filter(|entry| model.is_dir(**entry)).count() as u32;
@@ -278,6 +102,8 @@ enum Deed {
     Limit(u32, u64),
     Loan(u32, u16, u64),
     ByteLoan(u32, u16, u64),
+    ProjectLimit(u32, bool, u64),
+    ProjectLoan(u32, u16, bool, u64),
     Room(usize, u64),
     Slice,
 }
@@ -296,6 +122,9 @@ fn deeds() -> impl Strategy<Value = Deed> {
         1 => (0..3u32, 0..4u64).prop_map(|(uid, inodes)| Deed::Limit(uid, inodes)),
         1 => (0..3u32, 0..2u16, 0..9u64).prop_map(|(uid, server, inodes)| Deed::Loan(uid, server, inodes)),
         2 => (0..3u32, 0..2u16, 0..9u64).prop_map(|(uid, server, mebibytes)| Deed::ByteLoan(uid, server, mebibytes)),
+        1 => (1..4u32, any::<bool>(), 0..4u64).prop_map(|(project, is_bytes, most)| Deed::ProjectLimit(project, is_bytes, most)),
+        1 => (1..4u32, 0..2u16, any::<bool>(), 0..9u64)
+            .prop_map(|(project, server, is_bytes, most)| Deed::ProjectLoan(project, server, is_bytes, most)),
         2 => (0..8usize, 0..1u64 << 24).prop_map(|(file, end)| Deed::Room(file, end)),
         6 => Just(Deed::Slice),
     ]
@@ -338,7 +167,7 @@ fn act(machine: &mut Machine, deed: &Deed) {
             // The model only picks handles here.
             let kinds =
                 dirs.iter().map(|handle| (*handle, FileKind::Directory)).chain(files.iter().map(|handle| (*handle, FileKind::File)));
-            let model = Model { kinds: kinds.collect(), entries: BTreeMap::new() };
+            let model = Model { kinds: kinds.collect(), ..Model::default() };
             let _ = run(machine, &model, op);
         }
         Deed::Prepare(number, dir, name, kind) => {
@@ -421,10 +250,19 @@ fn act(machine: &mut Machine, deed: &Deed) {
             let bytes = mebibytes.checked_sub(1).map_or(u64::MAX, |mebibytes| mebibytes << 20);
             machine.commit(Record { changes: vec![Change::PutByteLoan { uid: *uid, server: ServerId(*server), bytes }], open: None });
         }
+        Deed::ProjectLimit(project, is_bytes, most) => {
+            let (project, is_bytes, most) = (*project, *is_bytes, most.checked_sub(1).unwrap_or(u64::MAX));
+            machine.commit(Record { changes: vec![Change::PutProjectLimit { project, is_bytes, most }], open: None });
+        }
+        Deed::ProjectLoan(project, server, is_bytes, most) => {
+            let (project, server, is_bytes) = (*project, ServerId(*server), *is_bytes);
+            let most = most.checked_sub(1).map_or(u64::MAX, |most| if is_bytes { most << 20 } else { most });
+            machine.commit(Record { changes: vec![Change::PutProjectLoan { project, server, is_bytes, most }], open: None });
+        }
         Deed::Room(number, end_bytes) => {
             let Some(handle) = file(*number) else { return };
             let uid = machine.state.peek(handle).map_or(0, |inode| inode.uid);
-            let account = Account { uid, of: Resource::Bytes };
+            let account = Account { id: QuotaId::user(uid), of: Resource::Bytes };
             let room = Some(RoomWanted { above_bytes: end_bytes / 2, end_bytes: *end_bytes });
             let (rights, who) = (Rights::WRITE, ROOT);
             let request = OpenRequest {
@@ -450,12 +288,13 @@ fn act(machine: &mut Machine, deed: &Deed) {
 
 /// Whose inodes are about to go is counted, and found by a walk.
 fn check_leaving(state: &State) {
-    let of = |handles: Vec<Handle>, uid| handles.into_iter().any(|handle| state.peek(handle).is_some_and(|inode| inode.uid == uid));
-    for uid in 0..4 {
+    let counts = |inode: &Inode, id: QuotaId| inode.charged().ids().any(|other| other == id);
+    let of = |handles: Vec<Handle>, id| handles.into_iter().any(|handle| state.peek(handle).is_some_and(|inode| counts(inode, id)));
+    for id in (0..4).flat_map(|number| [QuotaId::user(number), QuotaId::project(number + 1)]) {
         let without_name = handles(state, false).into_iter().filter(|handle| state.peek(*handle).is_some_and(|inode| inode.nlink == 0));
-        let (reapable, unnamed) = (of(state.reapable(Handle(0), usize::MAX), uid), of(without_name.collect(), uid));
-        let is_leaving = state.is_leaving(uid);
-        assert!(is_leaving >= reapable && is_leaving <= unnamed, "user {uid}: {is_leaving}, {reapable}, {unnamed}");
+        let (reapable, unnamed) = (of(state.reapable(Handle(0), usize::MAX), id), of(without_name.collect(), id));
+        let is_leaving = state.is_leaving(id);
+        assert!(is_leaving >= reapable && is_leaving <= unnamed, "{id:?}: {is_leaving}, {reapable}, {unnamed}");
     }
 }
 
@@ -489,7 +328,6 @@ proptest! {
         let recovered = replay(checkpoint.into_iter().chain(tail));
         prop_assert_eq!(dump(&recovered), dump(&machine.state));
         prop_assert_eq!(usage(&recovered), usage(&machine.state));
-        prop_assert_eq!(usage_of_bytes(&recovered), usage_of_bytes(&machine.state));
         prop_assert_eq!(sums(&recovered), walked(&machine.state));
         check_leaving(&recovered);
         prop_assert_eq!(recovered.next_handle(), machine.state.next_handle());
