@@ -113,6 +113,14 @@ pub const MODE_INLINE: u32 = 0x2000;
 /// Another one: the object counts for a project, beside its owner.
 pub const MODE_PROJECT: u32 = 0x1000_0000;
 
+/// The extended attribute in which an object has the number of that project.
+pub const PROJECT_ATTRIBUTE: &str = "user.weft.project";
+
+/// True for the name of that attribute, or the one that it has among the hints of PVFS2.
+pub fn is_project_attribute(name: &[u8]) -> bool {
+    [PROJECT_ATTRIBUTE.as_bytes(), b"user.pvfs2.project"].contains(&name)
+}
+
 /// The attributes of one object, as `stat` shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use weft_base::Layout;
+use weft_base::{Layout, PROJECT_ATTRIBUTE};
 
 use crate::{STRIPE_BYTES_MAX, STRIPE_BYTES_MIN, Strips, WIDTH_MAX};
 
@@ -72,7 +72,7 @@ impl HintName {
             HintName::NoMetafile => "user.weft.no_metafile",
             HintName::Presplit => "user.weft.presplit",
             HintName::InlineLimit => "user.weft.inline_limit",
-            HintName::Project => "user.weft.project",
+            HintName::Project => PROJECT_ATTRIBUTE,
         }
     }
 

@@ -2,11 +2,11 @@
 //! servers keeps its names and what it must know of the directory to work with them; the inode,
 //! with the parent and all extended attributes, is with one of them, the *owner* of the directory.
 
-use weft_base::{Handle, Result, ServerId, Status, WallTime};
+use weft_base::{Handle, Result, ServerId, Status, WallTime, is_project_attribute};
 use weft_layout::Hints;
 use weft_wire::ops::{DirTarget, PartitionInode, PartitionMap, TxPart};
 
-use crate::ops::{is_project, known_hints};
+use crate::ops::known_hints;
 use crate::{Change, Inode, Record, ServerPart, State, is_for_names};
 
 impl From<&PartitionInode> for Inode {
@@ -209,7 +209,7 @@ impl State {
                 let Some(inode) = self.known_inode(*dir) else { return };
                 let (mode, uid, gid, was) = (*mode, *uid, *gid, inode.changed(now));
                 let (atime, mtime) = (atime.unwrap_or(was.atime), mtime.unwrap_or(was.mtime));
-                let project = attributes.iter().rev().find(|(name, _)| is_project(name));
+                let project = attributes.iter().rev().find(|(name, _)| is_project_attribute(name));
                 let project = project.map_or(was.project, |(name, value)| {
                     value.as_ref().map_or(0, |value| known_hints(&[(name.clone(), value.clone())]).project)
                 });

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use weft_base::{ClientId, Credentials, Handle, ROOT_HANDLE, Result, Status};
+use weft_base::{ClientId, Credentials, Handle, ROOT_HANDLE, Result, Status, is_project_attribute};
 
 use crate::codec::wire_for_newtypes;
-use crate::ops::{AllowedBy, CloseRequest, Family, Space};
+use crate::ops::{AllowedBy, CloseRequest, Family, RemoveXattrRequest, SetXattrRequest, Space};
 use crate::{ClusterKey, Op, Request, Rights};
 
 /// Number of a key.
@@ -139,8 +139,8 @@ impl KeyRights {
     /// what its client says it has open is no more than `opened` says.
     ///
     /// # Errors
-    /// [`Status::KeyForbids`] for a user that the key does not speak for;
-    /// [`Status::KeyReadsOnly`].
+    /// [`Status::KeyForbids`] for a user that the key does not speak for, and for the project of an
+    /// object; [`Status::KeyReadsOnly`].
     pub fn check_request(&self, request: &mut Request, opened: impl Fn(Handle) -> Rights) -> Result<()> {
         if self.is_read_only && changes_in_passing(request) {
             return Err(Status::KeyReadsOnly);
@@ -148,6 +148,15 @@ impl KeyRights {
         if let (true, Request::CloseMany(many)) = (self.is_read_only, &mut *request) {
             // Who may change nothing leaves no time of access either.
             many.read = None;
+        }
+        match &*request {
+            // Who is limited does not say which limits count for him.
+            Request::SetXattr(SetXattrRequest { name, .. }) | Request::RemoveXattr(RemoveXattrRequest { name, .. })
+                if is_project_attribute(name) =>
+            {
+                return Err(Status::KeyForbids);
+            }
+            _ => {}
         }
         if let Request::Create(create) = &mut *request {
             // It could not tell of what it makes so.

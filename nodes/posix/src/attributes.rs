@@ -1,9 +1,8 @@
 //! Attributes, also extended ones, and the file system as a whole.
 
 use bytes::Bytes;
-use weft_base::{ACL_ACCESS, ACL_DEFAULT, Acl, Attr, Credentials, FileKind, Handle, MODE_ACL, Status, set_id_bits};
+use weft_base::{ACL_ACCESS, ACL_DEFAULT, Acl, Attr, Credentials, FileKind, Handle, MODE_ACL, Status, is_project_attribute, set_id_bits};
 use weft_client::{Error, FsStats, Result, SetAttr, XattrFlags};
-use weft_layout::HintName;
 use weft_rt::Runtime;
 use weft_wire::Rights;
 
@@ -123,8 +122,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// `security.selinux` of an object that has no extended attributes.
     pub async fn get_xattr(&self, who: &Credentials, node: InodeNumber, name: &[u8]) -> Result<Bytes> {
         check_supported("getxattr", node.handle(), name)?;
-        let is_project = name == HintName::Project.attribute().as_bytes();
-        if self.is_bare(node) && !is_project || name == ACL_ACCESS.as_bytes() && self.has_no_list(node) {
+        if self.is_bare(node) && !is_project_attribute(name) || name == ACL_ACCESS.as_bytes() && self.has_no_list(node) {
             let status = if name == SELINUX { Status::NotSupported } else { Status::NoAttribute };
             return Err(Error::local(status, "getxattr", node.handle()));
         }

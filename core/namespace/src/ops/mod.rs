@@ -32,7 +32,6 @@ mod unlink;
 mod xattr;
 
 pub(crate) use mkdir::known_hints;
-pub(crate) use xattr::is_project;
 
 pub use close::{ClosePlan, DataState};
 pub use content::MovePlan;

@@ -1,7 +1,7 @@
 //! Extended attributes.
 
 use bytes::Bytes;
-use weft_base::{ACL_ACCESS, Credentials, FileKind, Handle, MODE_ACL, Result, Status};
+use weft_base::{ACL_ACCESS, Credentials, FileKind, Handle, MODE_ACL, Result, Status, is_project_attribute};
 use weft_layout::{HintName, Hints};
 use weft_wire::ops::{GetXattrReply, ListXattrReply, RemoveXattrRequest, SetXattrRequest};
 
@@ -30,7 +30,7 @@ impl State {
     pub fn get_xattr(&self, handle: Handle, name: &Bytes, who: &Credentials) -> Result<GetXattrReply> {
         let inode = self.inode(handle)?;
         let name = &canonical(name);
-        if is_project(name) {
+        if is_project_attribute(name) {
             // Anything may have one, and everybody may know.
             let value = (inode.project != 0).then(|| inode.project.to_string()).ok_or(Status::NoAttribute)?;
             return Ok(GetXattrReply { value: value.into() });
@@ -65,7 +65,7 @@ impl State {
         let (handle, name) = (request.handle, &canonical(&request.name));
         let inode = self.inode(handle)?;
         inode.check_unsealed()?;
-        if is_project(name) {
+        if is_project_attribute(name) {
             return self.prepare_project(cx, request, inode, record);
         }
         self.check_xattr(&request.who, handle, inode, &request.name, WRITE)?;
@@ -102,7 +102,7 @@ impl State {
         let (handle, name) = (request.handle, &canonical(&request.name));
         let inode = self.inode(handle)?;
         inode.check_unsealed()?;
-        if is_project(name) {
+        if is_project_attribute(name) {
             return self.prepare_no_project(cx, request, inode, record);
         }
         self.check_xattr(&request.who, handle, inode, &request.name, WRITE)?;
@@ -269,11 +269,6 @@ impl State {
         let (wanted, there) = (hints.strips.map_or(0, |strips| strips.width()), self.placement.data_servers);
         (wanted > there).then(|| format!("the strips are for {wanted} data servers, and there are {there}"))
     }
-}
-
-/// True for the name of the attribute by which an object says for which project it counts.
-pub(crate) fn is_project(name: &[u8]) -> bool {
-    name == HintName::Project.attribute().as_bytes()
 }
 
 /// The name under which an attribute is kept: hints have two.

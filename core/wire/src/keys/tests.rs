@@ -1,5 +1,8 @@
 use super::*;
-use crate::ops::{CloseManyRequest, DelayedContent, DirTarget, OpenFile, OpenRequest, PingRequest, ReclaimRequest, UnlinkRequest, Written};
+use crate::ops::{
+    CloseManyRequest, DelayedContent, DirTarget, OpenFile, OpenRequest, PingRequest, ReclaimRequest, RemoveXattrRequest, SetXattrRequest,
+    UnlinkRequest, Written,
+};
 use weft_base::DataTime;
 
 const SERVER: ClusterKey = ClusterKey([7; 32]);
@@ -40,6 +43,21 @@ fn a_client_can_prove_nothing_but_its_own_key() {
     assert_eq!(ring.find(KeyId::SERVERS), Some((SERVER, 0, KeyRights::SERVER)));
     assert!(ring.still_accepts(KeyId(2), 3, access) && !ring.still_accepts(KeyId(2), 2, access));
     assert_eq!(KeyRing::new(SERVER).with_list(&ring.list()).unwrap().list(), ring.list());
+}
+
+#[test]
+fn only_a_key_without_limits_says_for_which_project_something_counts() {
+    let named = |name: &str| {
+        let (handle, name, value) = (Handle(5), bytes::Bytes::copy_from_slice(name.as_bytes()), b"7"[..].into());
+        Request::SetXattr(SetXattrRequest { handle, name, value, create_only: false, replace_only: false, who: who(0) })
+    };
+    let inside = KeyRights { root: Handle(99), ..KeyRights::CLIENT };
+    for name in ["user.weft.project", "user.pvfs2.project"] {
+        assert_eq!(inside.check_request(&mut named(name), nothing), Err(Status::KeyForbids));
+    }
+    assert_eq!(inside.check_request(&mut named("user.weft.stripe_size"), nothing), Ok(()));
+    let mut removes = Request::RemoveXattr(RemoveXattrRequest { handle: Handle(5), name: b"user.weft.project"[..].into(), who: who(0) });
+    assert_eq!(inside.check_request(&mut removes, nothing), Err(Status::KeyForbids));
 }
 
 #[test]

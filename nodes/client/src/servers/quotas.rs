@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use weft_base::{Credentials, Handle, MODE_PROJECT, ServerId, Status};
+use weft_base::{Credentials, Handle, MODE_PROJECT, PROJECT_ATTRIBUTE, ServerId, Status};
 use weft_call::run_window;
 use weft_layout::{HintName, Hints};
 use weft_rt::Runtime;
@@ -79,7 +79,7 @@ impl<R: Runtime> Client<R> {
     /// Servers that do not answer.
     pub async fn project(&self, handle: Handle) -> Result<u32> {
         let flow = || self.flow("ask for the project", handle);
-        let value = match self.get_xattr(&Credentials::ROOT, handle, HintName::Project.attribute().as_bytes()).await {
+        let value = match self.get_xattr(&Credentials::ROOT, handle, PROJECT_ATTRIBUTE.as_bytes()).await {
             Err(error) if error.status == Status::NoAttribute => return Ok(0),
             value => value?,
         };
@@ -94,7 +94,7 @@ impl<R: Runtime> Client<R> {
     /// [`Status::NotPermitted`] for anybody but root; [`Status::Invalid`] from servers that know no
     /// projects.
     pub async fn set_project(&self, who: &Credentials, handle: Handle, project: u32) -> Result<()> {
-        let name = HintName::Project.attribute().as_bytes();
+        let name = PROJECT_ATTRIBUTE.as_bytes();
         if project != 0 {
             return self.set_xattr(who, handle, name, project.to_string().as_bytes(), XattrFlags::default()).await;
         }

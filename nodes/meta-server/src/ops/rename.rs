@@ -1,7 +1,7 @@
 //! Rename: collects what is known of both names, here and at the server of the new name.
 
 use bytes::Bytes;
-use weft_base::{Credentials, FileKind, Handle, MODE_PROJECT, Nanos, Result, Status};
+use weft_base::{Credentials, FileKind, Handle, MODE_PROJECT, Nanos, PROJECT_ATTRIBUTE, Result, Status};
 use weft_layout::{HintName, Hints};
 use weft_namespace::{RenamePlan, RenameSource, RenameTarget, State};
 use weft_rt::ServerRuntime;
@@ -65,7 +65,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if dir.server() == self.config.serving.server {
             return Ok(self.state.borrow().hints(dir).project);
         }
-        let name = Bytes::from_static(HintName::Project.attribute().as_bytes());
+        let name = Bytes::from_static(PROJECT_ATTRIBUTE.as_bytes());
         let asked = GetXattrRequest { handle: dir, name, who: Credentials::ROOT };
         let value = match self.shell.caller.call(dir.server(), &asked, deadline).await {
             Ok(reply) => reply.value,
