@@ -86,8 +86,10 @@ impl Sums {
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
     sums: BTreeMap<QuotaId, Sums>,
-    /// How many have an allowance of inodes here, and of bytes.
+    /// How many allowances of inodes there are here, and of bytes.
     limited: (usize, usize),
+    /// How many of these are of users.
+    of_users: usize,
     /// At metadata server 0: what they may have in the file system.
     limits: BTreeMap<Account, u64>,
     /// What they may have on servers: of this one, and of all at metadata server 0.
@@ -157,9 +159,10 @@ impl Accounts {
         }
     }
 
-    /// True if nobody is limited here.
-    pub(crate) fn is_unlimited(&self) -> bool {
-        self.limited == (0, 0)
+    /// True if whoever makes something for this project (0: for none) meets no limit here.
+    pub(crate) fn is_unlimited(&self, project: u32) -> bool {
+        let is_limited = |sums: &Sums| sums.inodes_lent.is_some() || sums.bytes_lent.is_some();
+        self.limited == (0, 0) || self.of_users == 0 && !self.sums.get(&QuotaId::project(project)).is_some_and(is_limited)
     }
 
     /// What a file may take while somebody writes to it, if it has a ceiling.
@@ -231,7 +234,11 @@ impl Accounts {
                 Resource::Inodes => (&mut sums.inodes_lent, &mut self.limited.0),
                 Resource::Bytes => (&mut sums.bytes_lent, &mut self.limited.1),
             };
-            *limited = *limited + usize::from(allowance.is_some()) - usize::from(lent.is_some());
+            let (now, before) = (usize::from(allowance.is_some()), usize::from(lent.is_some()));
+            *limited = *limited + now - before;
+            if account.id.kind == QuotaKind::User {
+                self.of_users = self.of_users + now - before;
+            }
             *lent = allowance;
             self.forget_empty(account.id);
         }

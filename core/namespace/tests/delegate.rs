@@ -122,9 +122,16 @@ fn a_directory_that_is_not_as_others_is_not_delegated() {
     assert_eq!(asks(&mut m, dir, "a"), Some(Delegation { handles: None, delay_bytes: 0 }), "it has handles enough");
     let plain = made(&mut m, dir, "b", HANDLES_FEW - 1).delegation.expect("it is its own already");
     assert_eq!(plain.handles.map(|handles| handles.count), Some(HANDLES_GIVEN));
-    let limited = m.mkdir(ROOT_HANDLE, "limited").unwrap();
-    let account = Account { id: QuotaId::user(7), of: Resource::Inodes };
-    m.commit(Record { changes: vec![put_loan(account, ServerId(0), 50)], open: None });
+    let lend = |m: &mut Machine, id: QuotaId| {
+        let account = Account { id, of: Resource::Inodes };
+        m.commit(Record { changes: vec![put_loan(account, ServerId(0), 50)], open: None });
+    };
+    let [project, other, limited] = ["project", "other", "limited"].map(|name| m.mkdir(ROOT_HANDLE, name).unwrap());
+    m.set_project(project, 3).unwrap();
+    lend(&mut m, QuotaId::project(3));
+    assert_eq!(asks(&mut m, project, "a"), None, "what is made there may be refused");
+    assert!(asks(&mut m, other, "a").is_some(), "nothing counts for the project here");
+    lend(&mut m, QuotaId::user(7));
     assert_eq!(asks(&mut m, limited, "a"), None, "what he makes may be refused");
 }
 

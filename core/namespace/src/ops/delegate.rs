@@ -28,9 +28,9 @@ impl State {
         !self.delegations().is_empty()
     }
 
-    /// True if no user is limited here.
-    pub fn is_unlimited(&self) -> bool {
-        self.accounts().is_unlimited()
+    /// True if whoever makes a file in the directory meets no limit here.
+    pub fn is_unlimited(&self, dir: Handle) -> bool {
+        self.accounts().is_unlimited(self.hints(dir).project)
     }
 
     /// The directories that are delegated to a client.
@@ -52,7 +52,7 @@ impl State {
         // Its client makes files as mode bits and the striping of the directory say.
         let is_usual = !hints.no_metafile && hints.strips().is_none() && self.default_acl(dir).is_none();
         let is_plain = is_usual && dir.server() == self.settings().server && !self.is_split(dir);
-        let is_free = self.is_settled(dir) && self.is_unlimited();
+        let is_free = self.is_settled(dir) && self.is_unlimited(dir);
         let has_room = self.delegations().count(cx.client) < DIRECTORIES_MAX;
         let handles_left = request.can_hold.filter(|_| is_plain && is_free && has_room)?;
         let wanted_bytes = if request.can_delay == Some(true) { self.content_limit(dir, made) } else { 0 };

@@ -100,8 +100,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let mut record = Record::default();
         let handles = {
             let state = self.state.borrow();
-            if self.delegates_nothing() || !state.is_unlimited() {
-                request.groups.iter().for_each(|group| _ = state.is_delegated_elsewhere(None, group.dir));
+            let nothing = self.delegates_nothing();
+            for group in request.groups.iter().filter(|group| nothing || !state.is_unlimited(group.dir)) {
+                state.is_delegated_elsewhere(None, group.dir);
             }
             let returned = request.returned.iter().filter(|_| is_leased);
             returned.for_each(|dir| state.prepare_end_of_delegation(client, *dir, &mut record));
