@@ -33,7 +33,7 @@ pub use trees::{
     Discarded, SumNews, TRASH, TrashFault, TreeChange, TreeNews, TreeOutcome, TreeRemoved, TreeSetting, TreeSums, WatchedTree,
 };
 pub use types::{
-    ClientOptions, CreateOptions, DirItem, DirPage, Fallocate, FsStats, OpenWith, RenameFlags, SeekFor, Seen, SetAttr, WholeFile,
-    XattrFlags,
+    ClientOptions, CreateOptions, DelayWrites, DirItem, DirPage, Fallocate, FsStats, OpenWith, RenameFlags, SeekFor, Seen, SetAttr,
+    WholeFile, XattrFlags,
 };
 pub use weft_call::{CallerStats, run_window};

@@ -22,7 +22,7 @@ pub struct ClientOptions {
     /// Most requests that one call of a batch (`create_many`, list I/O) keeps in flight.
     pub window: usize,
     /// Bytes of a new file that are gathered before they are sent to data servers, if it is made so
-    /// ([`CreateOptions::can_gather`]) and not closed before.
+    /// ([`DelayWrites::Gathered`]) and not closed before.
     pub gather_bytes: usize,
     /// The directory that the client takes for the root: that of its key.
     pub root: Handle,
@@ -58,6 +58,31 @@ pub struct SetAttr {
     pub seal: Option<bool>,
 }
 
+/// What of the writes to a file may stay with a client that keeps leases
+/// ([`crate::Client::keep_leases`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DelayWrites {
+    /// Nothing.
+    #[default]
+    No,
+    /// A content that its server will keep beside the inode, until the file is closed.
+    Small,
+    /// More as well, as far as there is room: for users that call
+    /// [`crate::Client::bring_gathered`] before a close of the file returns.
+    Gathered,
+}
+
+impl DelayWrites {
+    /// `gathers`: more than small contents.
+    pub fn allowed(is_allowed: bool, gathers: bool) -> DelayWrites {
+        match (is_allowed, gathers) {
+            (false, _) => DelayWrites::No,
+            (true, false) => DelayWrites::Small,
+            (true, true) => DelayWrites::Gathered,
+        }
+    }
+}
+
 /// How `create` makes and opens a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateOptions {
@@ -75,12 +100,8 @@ pub struct CreateOptions {
     pub stripe_width: u16,
     /// The distribution `varstrip` with these strips.
     pub strips: Option<Arc<Strips>>,
-    /// What is written to a new file may stay with this client until it is closed, where its server
-    /// keeps small files: for clients that keep leases ([`crate::Client::keep_leases`]).
-    pub can_delay: bool,
-    /// More than that may stay as well, as far as there is room: for users that call
-    /// [`crate::Client::bring_gathered`] before a close of the file returns.
-    pub can_gather: bool,
+    /// What of the writes to it may stay with this client.
+    pub delays: DelayWrites,
     /// It may be made without asking, where nobody else knows the directory: for clients that keep
     /// leases and call [`crate::Client::tell_absorbed`] soon.
     pub can_absorb: bool,
@@ -97,8 +118,7 @@ impl Default for CreateOptions {
             stripe_bytes: 0,
             stripe_width: 0,
             strips: None,
-            can_delay: false,
-            can_gather: false,
+            delays: DelayWrites::No,
             can_absorb: false,
         }
     }
@@ -115,10 +135,8 @@ pub struct OpenWith {
     /// that. If it is not true any more, or the file has no name, that is
     /// [`weft_base::Status::Stale`], and nothing has been opened or cut.
     pub judged: Option<Judged>,
-    /// As [`CreateOptions::can_delay`], of a file that nobody else has open.
-    pub can_delay: bool,
-    /// As [`CreateOptions::can_gather`].
-    pub can_gather: bool,
+    /// What of the writes to it may stay with this client, if nobody else has it open.
+    pub delays: DelayWrites,
 }
 
 /// Flags of `rename`; at most one of them.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use weft_base::{Credentials, Handle, Payload, SECOND, set_id_bits};
-use weft_client::{Client, Fallocate, Result, SeekFor, SetAttr};
+use weft_client::{Client, DelayWrites, Fallocate, Result, SeekFor, SetAttr};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::Rights;
 
@@ -189,8 +189,9 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
 
     /// Somebody is about to change the data of an open file.
     async fn before_change(&self, who: &Credentials, file: u64, client: &Client<R>, open: &Description) -> Result<()> {
-        let can_gather = self.options.appends_alone && open.stable == Stable::No && (self.options.keeps_locks || self.options.hears_closes);
-        self.noted(client.begin_to_write(&open.file, can_gather).await)?;
+        let is_allowed = self.options.appends_alone && open.stable == Stable::No;
+        let delays = DelayWrites::allowed(is_allowed, self.options.keeps_locks || self.options.hears_closes);
+        self.noted(client.begin_to_write(&open.file, delays).await)?;
         if who.uid != 0 && self.set_id.take(file) {
             Box::pin(self.clear_set_id(client, open.file.handle())).await?;
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_base::{ATIME_DUE_NS, Attr, Credentials, FileKind, Handle, SECOND, Status, set_id_bits};
-use weft_client::{Client, CreateOptions, Error, OpenFile, OpenWith, Result, Seen};
+use weft_client::{Client, CreateOptions, DelayWrites, Error, OpenFile, OpenWith, Result, Seen};
 use weft_rt::Runtime;
 use weft_wire::Rights;
 
@@ -61,9 +61,9 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let mut who = caller.who.clone();
         who.checked_by_kernel &= is_first;
         let options = self.create_options(mode, OpenHow { exclusive: how.exclusive || is_first, ..how });
-        let can_delay = options.can_delay && !how.direct;
-        let can_gather = can_delay && (self.options.hears_closes || self.client.expects_large_files());
-        let options = CreateOptions { can_delay, can_gather, ..options };
+        let is_allowed = options.delays != DelayWrites::No && !how.direct;
+        let delays = DelayWrites::allowed(is_allowed, self.options.hears_closes || self.client.expects_large_files());
+        let options = CreateOptions { delays, ..options };
         let created = self.client.create(&who, dir.handle(), name, &options).await.map_err(|error| {
             if error.status != Status::Exists || how.exclusive || !is_first {
                 return error;
@@ -76,24 +76,24 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let shown = self.show_name(dir, name, attr, changes);
         let caching = self.caching(&attr, &file, how);
         let number = self.add_file(&attr, file, caching, how.stable);
-        Ok((shown, Opened { number, caching, hears_closes: can_gather }))
+        Ok((shown, Opened { number, caching, hears_closes: delays == DelayWrites::Gathered }))
     }
 
     /// How a file is opened that is there.
     pub(crate) fn open_options(&self, how: OpenHow) -> OpenWith {
         let OpenHow { rights, truncate, direct, stable, .. } = how;
         let may_stay = rights.contains(Rights::WRITE) && self.options.appends_alone && stable == Stable::No && !direct;
-        let can_gather = may_stay && (self.options.hears_closes || self.client.expects_pieces());
+        let gathers = self.options.hears_closes || self.client.expects_pieces();
         // What is cut to nothing may have a small content next.
-        OpenWith { rights, truncate, judged: None, can_delay: can_gather || may_stay && truncate, can_gather }
+        OpenWith { rights, truncate, judged: None, delays: DelayWrites::allowed(may_stay && (gathers || truncate), gathers) }
     }
 
     /// How a file with these permission bits is made that is opened so.
     pub(crate) fn create_options(&self, mode: u32, how: OpenHow) -> CreateOptions {
         let OpenHow { exclusive, truncate, rights, stable, .. } = how;
-        let (can_delay, can_absorb) = (self.options.appends_alone && stable == Stable::No, self.options.absorbs && stable == Stable::No);
-        let can_gather = can_delay && self.options.hears_closes;
-        CreateOptions { mode, exclusive, truncate, rights, can_delay, can_gather, can_absorb, ..CreateOptions::default() }
+        let delays = DelayWrites::allowed(self.options.appends_alone && stable == Stable::No, self.options.hears_closes);
+        let can_absorb = self.options.absorbs && stable == Stable::No;
+        CreateOptions { mode, exclusive, truncate, rights, delays, can_absorb, ..CreateOptions::default() }
     }
 
     /// Makes a file without a name in a directory, with these permission bits (the umask applied

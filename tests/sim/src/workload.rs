@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weft_base::{Credentials, FileKind, Handle, MILLISECOND, ROOT_HANDLE, SECOND, Status};
-use weft_client::{Client, CreateOptions, OpenFile, OpenWith, RenameFlags, SeekFor, SetAttr, XattrFlags};
+use weft_client::{Client, CreateOptions, DelayWrites, OpenFile, OpenWith, RenameFlags, SeekFor, SetAttr, XattrFlags};
 use weft_layout::HintName;
 use weft_rt::{Bulk, Runtime};
 use weft_rt_sim::{Control, Joined, NodeId, Random, SimRt};
@@ -345,10 +345,9 @@ impl Worker {
         match action {
             Action::Create { dir, name, exclusive, truncate } => {
                 let rights = Rights::READ.with(Rights::WRITE);
-                let (mode, exclusive, truncate, can_delay) = (FILE_MODE, *exclusive, *truncate, self.shared.borrow().history.delays);
-                let (can_absorb, can_gather) = (can_delay, can_delay && !number.is_multiple_of(4));
-                let options =
-                    CreateOptions { mode, exclusive, rights, truncate, can_delay, can_gather, can_absorb, ..CreateOptions::default() };
+                let (mode, exclusive, truncate, can_absorb) = (FILE_MODE, *exclusive, *truncate, self.shared.borrow().history.delays);
+                let delays = DelayWrites::allowed(can_absorb, !number.is_multiple_of(4));
+                let options = CreateOptions { mode, exclusive, rights, truncate, delays, can_absorb, ..CreateOptions::default() };
                 let (attr, file, created) = client.create(who, *dir, &name.bytes(), &options).await?;
                 self.open.entry(attr.handle).or_default().push(file);
                 Ok(Answer::Created(Seen::from(&attr), created))
@@ -394,9 +393,8 @@ impl Worker {
             }
             Action::RemoveXattr { handle } => Ok(done(client.remove_xattr(who, *handle, XATTR).await?)),
             Action::Open { handle } => {
-                let can_delay = self.shared.borrow().history.delays && !number.is_multiple_of(3);
-                let rights = Rights::READ.with(Rights::WRITE);
-                let how = OpenWith { rights, can_delay, can_gather: can_delay, ..OpenWith::default() };
+                let delays = DelayWrites::allowed(self.shared.borrow().history.delays && !number.is_multiple_of(3), true);
+                let how = OpenWith { rights: Rights::READ.with(Rights::WRITE), delays, ..OpenWith::default() };
                 let (opened, file) = client.open_with(who, *handle, how).await?;
                 self.open.entry(*handle).or_default().push(file);
                 Ok(attr(opened))

@@ -219,7 +219,7 @@ impl State {
             reply.state = Some(self.file_state(cx, handle, &changed));
             record.changes.push(Change::PutInode { handle, inode: changed });
             record.changes.extend(request.content.clone().map(|content| Change::PutContent { handle, content }));
-        } else if kind == FileKind::File && request.open != Rights::default() {
+        } else if kind == FileKind::File && request.open != Rights::default() && !(request.cuts == Some(true) && inode.is_inline()) {
             let open = self.prepare_open_inode(cx, handle, inode, request.open, request.open_sequence, &request.who, None, record)?;
             check_out(inode, request.open, false)?;
             reply.state = Some(open.state);

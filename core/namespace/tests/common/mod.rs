@@ -212,6 +212,7 @@ pub fn create(dir: Handle, file: &str) -> CreateRequest {
         content: None,
         can_delay: None,
         can_hold: None,
+        cuts: None,
     }
 }
 

@@ -80,6 +80,9 @@ wire_struct! {
             /// The client knows all names of the directory, and can make further files in it
             /// without asking ([`Delegation`]); it has so many handles left for them.
             8 pub can_hold: u32,
+            /// If the file is there and its content beside its inode, it is not opened: the client
+            /// opens it with a cut, which leaves it there.
+            10 pub cuts: bool,
         }
     }
 

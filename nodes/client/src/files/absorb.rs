@@ -18,7 +18,7 @@ use super::granted::Granted;
 use super::open_inode::OpenInode;
 use crate::flow::Flow;
 use crate::knowledge::{Effect, Led, Touched};
-use crate::{Client, CreateOptions, Error, OpenFile, Result};
+use crate::{Client, CreateOptions, DelayWrites, Error, OpenFile, Result};
 
 /// How long a server may take to hear of what others wait for, in nanoseconds.
 const TELL_NS: u64 = 5 * SECOND;
@@ -60,10 +60,11 @@ impl<R: Runtime> Client<R> {
                 return None;
             }
             let attr = self.absorbed_attr(who, &parent, name, options, &place)?;
-            let delays = options.can_delay && options.rights.contains(Rights::WRITE) && place.delay_bytes > 0;
+            let delays = options.delays != DelayWrites::No && options.rights.contains(Rights::WRITE) && place.delay_bytes > 0;
             let granted = DelayGranted {
                 bytes: place.delay_bytes,
                 size: 0,
+                delays: options.delays,
                 keeps_attributes: true,
                 closes_with_attributes: place.closes_with_attributes,
             };
@@ -74,7 +75,7 @@ impl<R: Runtime> Client<R> {
             let file = self.inner.opens.opened(&ticket, rights, &attr, None)?;
             let inode = Arc::clone(file.inode());
             if delays {
-                let content = self.delayed_content(&granted, options.can_gather, (attr.mtime, now), knowledge.session(dir.server()).0);
+                let content = self.begin_content(&granted, (attr.mtime, now), knowledge.session(dir.server()).0);
                 assert!(inode.delay(content), "nobody has asked for a file that nobody knows");
             }
             let asked = change.done(Effect::Made(DirChange { version: parent.version + 1, time: attr.mtime }));

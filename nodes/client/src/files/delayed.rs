@@ -21,7 +21,7 @@ use weft_wire::Rights;
 use super::gathered_share::{Gathered, GatheredShare};
 use super::kept::KeptAttributes;
 use super::tail::Tail;
-use crate::Client;
+use crate::{Client, DelayWrites};
 
 /// What of a file is with this client only.
 #[derive(Debug, Default)]
@@ -72,6 +72,7 @@ pub(super) struct DelayGranted {
     pub(super) bytes: u32,
     /// The size of the file.
     pub(super) size: u64,
+    pub(super) delays: DelayWrites,
     pub(super) keeps_attributes: bool,
     pub(super) closes_with_attributes: bool,
 }
@@ -79,13 +80,13 @@ pub(super) struct DelayGranted {
 impl<R: Runtime> Client<R> {
     /// What is with this client of a file to which writes may be delayed: from when on by the
     /// clocks of its server and of this client, and in which session.
-    pub(super) fn delayed_content(&self, granted: &DelayGranted, can_gather: bool, made: (WallTime, Nanos), session: u32) -> Content {
-        let DelayGranted { bytes, size, keeps_attributes, closes_with_attributes } = *granted;
+    pub(super) fn begin_content(&self, granted: &DelayGranted, made: (WallTime, Nanos), session: u32) -> Content {
+        let DelayGranted { bytes, size, delays, keeps_attributes, closes_with_attributes } = *granted;
         let inline_bytes = bytes as usize;
         Content {
             tail: if bytes > 0 { Tail::since(made.1) } else { Tail::behind(made.1, size) },
             inline_bytes,
-            gather_bytes: if can_gather { inline_bytes.max(self.options().gather_bytes) } else { 0 },
+            gather_bytes: if delays == DelayWrites::Gathered { inline_bytes.max(self.options().gather_bytes) } else { 0 },
             share: Gathered::share(&self.inner.gathered),
             is_brought: false,
             mtime_epoch: 0,

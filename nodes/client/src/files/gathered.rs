@@ -119,7 +119,7 @@ impl<R: Runtime> Client<R> {
     }
 
     /// To be called before a close of a file returns that was made with
-    /// [`crate::CreateOptions::can_gather`]: what was gathered of it goes to data servers.
+    /// [`crate::DelayWrites::Gathered`]: what was gathered of it goes to data servers.
     ///
     /// # Errors
     /// As [`Client::write`]; what could not be brought stays here, and is tried again.

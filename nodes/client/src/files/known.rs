@@ -24,7 +24,7 @@ use super::open_inode::OpenInode;
 use super::opens::RENEWAL;
 use crate::flow::Flow;
 use crate::knowledge::{Changing, Ended};
-use crate::{Client, OpenFile, OpenWith, Result};
+use crate::{Client, DelayWrites, OpenFile, OpenWith, Result};
 
 /// Files that are open here and not announced, at most: all of them may have to be at once.
 const UNANNOUNCED_MAX: usize = 1024;
@@ -94,18 +94,18 @@ impl<R: Runtime> Client<R> {
     }
 
     /// To be called before a file that is open for writing is changed: its server hears of that if
-    /// it has not yet. `can_gather`: as of [`OpenWith`].
+    /// it has not yet. `delays`: as of [`OpenWith`].
     ///
     /// # Errors
     /// As [`Client::open`].
-    pub async fn begin_to_write(&self, file: &OpenFile, can_gather: bool) -> Result<()> {
+    pub async fn begin_to_write(&self, file: &OpenFile, delays: DelayWrites) -> Result<()> {
         if file.begins_to_write() {
             let (flow, inode) = (self.flow("write", file.handle()), file.inode());
-            if !can_gather || !self.expects_pieces() {
+            if delays != DelayWrites::Gathered || !self.expects_pieces() {
                 return Box::pin(self.announce_inode(flow, inode)).await;
             }
             let (rights, who) = inode.renewal();
-            let how = OpenWith { rights, can_delay: true, can_gather, ..OpenWith::default() };
+            let how = OpenWith { rights, delays, ..OpenWith::default() };
             let (_, opened) = Box::pin(self.open_in(flow, &who.unwrap_or(RENEWAL), inode.handle, how)).await?;
             Box::pin(self.close_in(flow, &opened)).await?;
         }

@@ -22,7 +22,7 @@ use crate::flow::Flow;
 use crate::gate::Passage;
 use crate::knowledge::{Effect, Touched};
 use crate::names::{By, Grant};
-use crate::{Client, CreateOptions, OpenFile, OpenWith, Result, SetAttr};
+use crate::{Client, CreateOptions, DelayWrites, OpenFile, OpenWith, Result, SetAttr};
 
 /// How often an open is repeated because it was overtaken (see `open_table.rs`), or because the
 /// file was removed meanwhile.
@@ -51,6 +51,7 @@ pub(crate) fn file_request(at: DirTarget, name: &Bytes, options: &CreateOptions,
         content: None,
         can_delay: None,
         can_hold: None,
+        cuts: None,
     }
 }
 
@@ -89,8 +90,8 @@ impl<R: Runtime> Client<R> {
                 // An open by handle waits until others stop to append alone, or is shared.
                 Err(error) if is_shared(error.status) && !options.exclusive => {
                     let found = self.lookup_soon(who, dir, &name).await?.attr.handle;
-                    let CreateOptions { rights, truncate, can_delay, can_gather, .. } = *options;
-                    let how = OpenWith { rights, truncate, judged: None, can_delay, can_gather };
+                    let CreateOptions { rights, truncate, delays, .. } = *options;
+                    let how = OpenWith { rights, truncate, judged: None, delays };
                     let (attr, file) = self.open_in(flow, who, found, how).await?;
                     return Ok((attr, file, false));
                 }
@@ -118,7 +119,7 @@ impl<R: Runtime> Client<R> {
         let asked = change.asked;
         let ticket = self.inner.opens.begin();
         let (open, open_sequence) = (options.rights, ticket.sequence);
-        let can_delay = (options.can_delay && self.keeps_leases()).then_some(true);
+        let can_delay = (options.delays != DelayWrites::No && self.keeps_leases()).then_some(true);
         // In a later one others may have asked for it already, in vain.
         let session = can_delay.map_or(0, |_| self.inner.knowledge.session(dir.server()).0);
         let make = |at| CreateRequest {
@@ -126,6 +127,7 @@ impl<R: Runtime> Client<R> {
             open_sequence,
             content: content.cloned(),
             can_delay,
+            cuts: (can_delay.is_some() && options.truncate && options.rights.contains(Rights::WRITE)).then_some(true),
             can_hold: hold.map(|(_, handles)| handles),
             ..file_request(at, name, options, who)
         };
@@ -171,7 +173,8 @@ impl<R: Runtime> Client<R> {
                 self.give_up_delaying(flow, handle, open_sequence).await;
             }
             let who = if capability.is_some() { &RENEWAL } else { who };
-            let how = OpenWith { rights: options.rights, truncate, ..OpenWith::default() };
+            let delays = if truncate { options.delays } else { DelayWrites::No };
+            let how = OpenWith { rights: options.rights, truncate, judged: None, delays };
             let (attr, file) = Box::pin(self.open_in(flow, who, handle, how)).await?;
             if delay_bytes.is_some() {
                 self.do_not_delay(flow, &file).await;
@@ -182,17 +185,18 @@ impl<R: Runtime> Client<R> {
         if let Some(bytes) = delay_bytes {
             let session = if handle.server() == dir.server() { session } else { 0 };
             let [keeps_attributes, closes_with_attributes] = [delays_attributes, closes_with_attributes].map(|said| said == Some(true));
-            let granted = DelayGranted { bytes, size: 0, keeps_attributes, closes_with_attributes };
-            let content = self.delayed_content(&granted, options.can_gather, (state.attr.mtime, self.rt().now()), session);
+            let delays = options.delays;
+            let granted = DelayGranted { bytes, size: 0, delays, keeps_attributes, closes_with_attributes };
+            let content = self.begin_content(&granted, (state.attr.mtime, self.rt().now()), session);
             self.delay(flow, &file, content).await;
         }
         if state.ask_data.is_some() {
             file.note_others_write();
         }
-        if truncate && options.can_delay {
+        if truncate && options.delays != DelayWrites::No {
             // It may stay here then, which is for an open to ask.
-            let CreateOptions { rights, can_delay, can_gather, .. } = *options;
-            let how = OpenWith { rights, truncate, judged: None, can_delay, can_gather };
+            let CreateOptions { rights, delays, .. } = *options;
+            let how = OpenWith { rights, truncate, judged: None, delays };
             let opened = Box::pin(self.open_in(flow, who, handle, how)).await;
             let _ = Box::pin(self.close_in(flow, &file)).await;
             return opened.map(|(attr, file)| (attr, Some(file), created));
@@ -250,8 +254,8 @@ impl<R: Runtime> Client<R> {
     }
 
     pub(super) async fn open_in(&self, flow: Flow, who: &Credentials, handle: Handle, options: OpenWith) -> Result<(Attr, Arc<OpenFile>)> {
-        let OpenWith { mut rights, truncate, judged, can_delay, can_gather } = options;
-        let can_delay = can_delay && rights.contains(Rights::WRITE) && self.keeps_leases();
+        let OpenWith { mut rights, truncate, judged, delays } = options;
+        let can_delay = delays != DelayWrites::No && rights.contains(Rights::WRITE) && self.keeps_leases();
         let server = self.owner(flow, handle).await?;
         if let Some(inode) = self.inner.opens.get(handle).filter(|inode| inode.is_delayed()) {
             if truncate || !inode.must_leave() {
@@ -320,8 +324,8 @@ impl<R: Runtime> Client<R> {
             match (&reply.delay, &settled) {
                 (Some(OpenDelay { bytes, now }), Ok(attr)) => {
                     let (keeps_attributes, closes_with_attributes) = (false, false);
-                    let granted = DelayGranted { bytes: *bytes, size: attr.size, keeps_attributes, closes_with_attributes };
-                    let content = self.delayed_content(&granted, can_gather, (*now, heard), session);
+                    let granted = DelayGranted { bytes: *bytes, size: attr.size, delays, keeps_attributes, closes_with_attributes };
+                    let content = self.begin_content(&granted, (*now, heard), session);
                     Box::pin(self.delay(flow, &file, content)).await;
                 }
                 (Some(_), Err(_)) => Box::pin(self.do_not_delay(flow, &file)).await,

@@ -397,6 +397,7 @@ impl<R: Runtime> Client<R> {
             content: None,
             can_delay: None,
             can_hold: None,
+            cuts: None,
         })
         .await
     }

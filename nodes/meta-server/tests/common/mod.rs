@@ -335,6 +335,7 @@ pub fn create_request(dir: Handle, file: &str, open: Rights) -> CreateRequest {
         content: None,
         can_delay: None,
         can_hold: None,
+        cuts: None,
     }
 }
 

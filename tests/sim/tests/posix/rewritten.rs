@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use weft_base::{MILLISECOND, Nanos, SECOND};
-use weft_posix::OpenHow;
-use weft_rt::Runtime;
+use weft_posix::{OpenHow, WriteHow};
+use weft_rt::{Bulk, Runtime};
 use weft_sim_tests::mount::{Mount, Open, caller, how};
 use weft_wire::Rights;
 
@@ -88,30 +88,43 @@ fn a_file_that_was_there_is_written_in_large_messages() {
 }
 
 /// A small file that is cut to nothing and written again costs what a new one costs, and nobody
-/// moves it.
+/// moves it: by a mount, and by a library, which makes it if it is not there.
 #[test]
 fn a_small_file_that_is_rewritten_stays_small() {
-    let world = warm();
-    let requests = world.alone(0, |mount| async move {
-        closed_in(&mount, ROOT, "small", &bytes(1, 3000)).await;
-        rest(&mount, 100 * MILLISECOND).await;
-        let before = mount.posix.stats().requests;
-        for round in 0..10u8 {
-            let file = opened(&mount, "small", OpenHow { truncate: true, ..how(Rights::WRITE) }).await;
-            mount.write(&caller(1, 0), file, 0, &bytes(round, 300 * (usize::from(round) + 1)), false).await.expect("it is written");
-            mount.close(file).await.expect("it is closed");
+    for by_path in [false, true] {
+        let world = warm();
+        let requests = world.alone(0, move |mount| async move {
+            closed_in(&mount, ROOT, "small", &bytes(1, 3000)).await;
             rest(&mount, 100 * MILLISECOND).await;
-        }
-        mount.posix.stats().requests - before
-    });
-    // A look-up of its name, an open, and a close with all that is in it.
-    assert!(requests <= 10 * 3 + 2, "{requests} requests");
-    check(&world, "small", &bytes(9, 3000));
-    let attr = world.alone(1, |mount| async move {
-        let node = mount.walk(&caller(2, 0), ROOT, "small", true).await.expect("it is there");
-        mount.stat(node).await.expect("it is there")
-    });
-    assert!(attr.is_inline());
+            let before = mount.posix.stats().requests;
+            for round in 0..10u8 {
+                let (how, all) = (OpenHow { truncate: true, ..how(Rights::WRITE) }, bytes(round, 300 * (usize::from(round) + 1)));
+                if by_path {
+                    let who = caller(1, 0).who;
+                    let (_, number) = mount.posix.open_path(&who, b"/small", how, Some(0o644), true).await.expect("it opens");
+                    mount.posix.write(&who, number, 0, Bulk::Slices(vec![&all]), WriteHow::default()).await.expect("it is written");
+                    mount.posix.before_close(number).await.expect("it is closed");
+                    mount.release(number).await;
+                } else {
+                    let file = opened(&mount, "small", how).await;
+                    mount.write(&caller(1, 0), file, 0, &all, false).await.expect("it is written");
+                    mount.close(file).await.expect("it is closed");
+                }
+                rest(&mount, 100 * MILLISECOND).await;
+            }
+            mount.posix.stats().requests - before
+        });
+        // A look-up of its name, an open, and a close with all that is in it; by a path a create
+        // that finds it, too.
+        let each = if by_path { 4 } else { 3 };
+        assert!(requests <= 10 * each + 2, "{requests} requests, by a path: {by_path}");
+        check(&world, "small", &bytes(9, 3000));
+        let attr = world.alone(1, |mount| async move {
+            let node = mount.walk(&caller(2, 0), ROOT, "small", true).await.expect("it is there");
+            mount.stat(node).await.expect("it is there")
+        });
+        assert!(attr.is_inline());
+    }
 }
 
 /// The metadata server loses its power right after a small file was cut: what is written then does

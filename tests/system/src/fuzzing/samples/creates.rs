@@ -25,6 +25,7 @@ pub(super) fn create(about: &Subject, who: &Credentials, name: &Bytes) -> Reques
         content: Some(Bytes::from_static(b"content")),
         can_delay: Some(true),
         can_hold: Some(9),
+        cuts: Some(true),
     })
 }
 
