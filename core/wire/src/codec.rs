@@ -228,7 +228,13 @@ impl Wire for String {
 impl<T: Wire> Wire for Vec<T> {
     fn put(&self, out: &mut Vec<u8>) {
         (self.len() as u32).put(out);
-        self.iter().for_each(|element| element.put(out));
+        let Some((first, others)) = self.split_first() else { return };
+        let start = out.len();
+        first.put(out);
+        // Elements of a list take about as much as its first one: a long one does not grow, and is
+        // not copied, again and again.
+        out.reserve(others.len() * (out.len() - start));
+        others.iter().for_each(|element| element.put(out));
     }
     fn get(from: &mut Reader) -> Result<Self> {
         let count = u32::get(from)? as usize;

@@ -9,6 +9,8 @@ use crate::{EXECUTE, READ, RequestContext, State};
 
 /// Encoded size of an entry without its name and state, in bytes.
 const ENTRY_BYTES: usize = 4 + 8 + 1 + 8 + 1;
+/// That of a short name, in bytes.
+const NAME_BYTES: usize = 8;
 /// Encoded size of a state, in bytes, about.
 const STATE_BYTES: usize = 180;
 /// No reply is much larger than this, in bytes, whatever is asked for.
@@ -32,6 +34,8 @@ impl State {
         let bytes_max = (request.bytes_max as usize).min(REPLY_BYTES_MAX);
         let mut reply = ReadDirReply { entries: Vec::new(), until: last, parent: inode.parent() };
         let Some(directory) = self.directories.get(&request.at.dir) else { return Ok(reply) };
+        let fit = bytes_max / (ENTRY_BYTES + NAME_BYTES + if with_state { STATE_BYTES } else { 0 });
+        reply.entries.reserve(fit.min(directory.len() as usize));
         let mut bytes = 0;
         for (cookie, group) in directory.after(request.cookie).take_while(|(hash, _)| *hash <= last) {
             let group_bytes: usize = group.iter().map(|entry| entry_bytes(entry, with_state)).sum();
