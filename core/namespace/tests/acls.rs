@@ -50,18 +50,7 @@ fn mode(m: &Machine, handle: Handle) -> u32 {
 }
 
 fn open_as(m: &mut Machine, who: &Credentials, handle: Handle, rights: Rights) -> Result<()> {
-    let request = OpenRequest {
-        handle,
-        rights,
-        truncate: false,
-        open_sequence: 1,
-        who: who.clone(),
-        judged: None,
-        inline: None,
-        content: None,
-        room: None,
-        can_delay: None,
-    };
+    let request = OpenRequest::of(handle, rights, 1, who.clone());
     m.change(|state, cx, record| state.prepare_open(cx, &request, record)).map(drop)
 }
 

@@ -57,18 +57,7 @@ fn an_open_is_checked_also_if_another_user_of_the_client_has_the_file_open() {
     let (owner, other) = (user(10, 10), user(11, 11));
     let file = m.create_as(&owner, TOP, "f", 0o600).unwrap();
     let mut open = |who: &Credentials, open_sequence| {
-        let request = OpenRequest {
-            handle: file,
-            rights: Rights::READ,
-            truncate: false,
-            open_sequence,
-            who: who.clone(),
-            judged: None,
-            inline: None,
-            content: None,
-            room: None,
-            can_delay: None,
-        };
+        let request = OpenRequest::of(file, Rights::READ, open_sequence, who.clone());
         m.change(|state, cx, record| state.prepare_open(cx, &request, record))
     };
     assert!(open(&owner, 1).is_ok());

@@ -152,18 +152,7 @@ fn whoever_writes_waits_until_it_is_out() {
     let mut m = machine("5000", 16);
     let file = put(&mut m, &with("f", b"bytes")).unwrap().handle;
     let open = |m: &mut Machine, rights, inline| {
-        let request = OpenRequest {
-            handle: file,
-            rights,
-            truncate: false,
-            open_sequence: 1,
-            who: ROOT,
-            judged: None,
-            inline,
-            content: None,
-            room: None,
-            can_delay: None,
-        };
+        let request = OpenRequest { inline, ..OpenRequest::of(file, rights, 1, ROOT) };
         m.change(|state, cx, record| state.prepare_open(cx, &request, record)).map(|reply| reply.state.attr.is_inline())
     };
     assert_eq!((open(&mut m, Rights::READ, Some(true)), open(&mut m, Rights::READ, None)), (Ok(true), Err(Status::Busy)));

@@ -59,18 +59,7 @@ fn who_asks_for_it_waits_and_its_client_is_asked_back() {
     assert!(m.state.peek(handle).unwrap().flags.is_delayed() && m.state.take_asked_back().is_empty());
     as_other(&mut m, |m| {
         let lookup = LookupRequest { at: at(ROOT_HANDLE), name: name("f"), who: ROOT };
-        let truncates = OpenRequest {
-            handle,
-            rights: Rights::WRITE,
-            truncate: true,
-            open_sequence: 1,
-            who: ROOT,
-            judged: None,
-            inline: None,
-            content: None,
-            room: None,
-            can_delay: None,
-        };
+        let truncates = OpenRequest { truncate: true, ..OpenRequest::of(handle, Rights::WRITE, 1, ROOT) };
         let waits = |m: &mut Machine, outcome: Result<()>| {
             assert_eq!(outcome, Err(Status::Busy));
             assert_eq!(m.state.take_asked_back(), [(ME, handle)]);
@@ -231,18 +220,7 @@ fn the_right_ends_with_who_hears_nothing() {
     })
     .unwrap();
     as_other(&mut m, |m| assert!(m.look(|state, cx| state.getattr(cx, handle)).unwrap().ask_data.is_some()));
-    let again = OpenRequest {
-        handle,
-        rights: Rights::WRITE.with(Rights::DELAY),
-        truncate: false,
-        open_sequence: 8,
-        who: ROOT,
-        judged: None,
-        inline: None,
-        content: None,
-        room: None,
-        can_delay: None,
-    };
+    let again = OpenRequest::of(handle, Rights::WRITE.with(Rights::DELAY), 8, ROOT);
     let refused = m.change(|state, cx, record| state.prepare_open(cx, &again, record));
     assert_eq!(refused.map(drop), Err(Status::CapabilityRefused));
 }

@@ -124,18 +124,7 @@ fn mode_bits_rule_names() {
     assert!(m.look(|state, cx| state.readdir(cx, &list(&owner))).is_ok());
     assert_eq!(m.look(|state, cx| state.readdir(cx, &list(&other))), Err(Status::AccessDenied));
     let file = m.lookup(dir, "f").unwrap();
-    let open = |rights| OpenRequest {
-        handle: file,
-        rights,
-        truncate: false,
-        open_sequence: 1,
-        who: other.clone(),
-        judged: None,
-        inline: None,
-        content: None,
-        room: None,
-        can_delay: None,
-    };
+    let open = |rights| OpenRequest::of(file, rights, 1, other.clone());
     m.client = weft_base::ClientId(2);
     for rights in [Rights::READ, Rights::WRITE] {
         let refused = m.change(|state, cx, record| state.prepare_open(cx, &open(rights), record));
@@ -441,18 +430,7 @@ fn names_are_found_together_as_alone() {
             assert_eq!(found.map(|found| LookupReply { handle: found.handle, kind: found.kind, state: found.state }), alone);
             // The right to read is what an open would give, and no more.
             let handle = alone.map_or(Handle(0), |found| found.handle);
-            let wanted = OpenRequest {
-                handle,
-                rights: Rights::READ,
-                truncate: false,
-                open_sequence: 1,
-                who: who.clone(),
-                judged: None,
-                inline: None,
-                content: None,
-                room: None,
-                can_delay: None,
-            };
+            let wanted = OpenRequest::of(handle, Rights::READ, 1, who.clone());
             let opened = m.look(|state, cx| state.prepare_open(cx, &wanted, &mut Record::default()));
             assert_eq!(read, opened.ok().map(|opened| opened.capability), "{name:?}");
         }

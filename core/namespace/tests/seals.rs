@@ -73,18 +73,7 @@ fn nothing_of_a_sealed_tree_changes() {
     for rights in [Rights::WRITE, Rights::READ.with(Rights::WRITE)] {
         assert_eq!(m.open(file, rights, 1).map(drop), refused);
     }
-    let cut = OpenRequest {
-        handle: file,
-        rights: Rights::READ,
-        truncate: true,
-        open_sequence: 1,
-        who: ROOT,
-        judged: None,
-        inline: None,
-        content: None,
-        room: None,
-        can_delay: None,
-    };
+    let cut = OpenRequest { truncate: true, ..OpenRequest::of(file, Rights::READ, 1, ROOT) };
     assert!(m.change(|state, cx, record| state.prepare_open_truncate(cx, &cut, record)).is_err_and(|status| status == Status::Sealed));
     let again = CreateRequest { exclusive: false, open: Rights::WRITE, ..create(dir, "f") };
     assert_eq!(m.change(|state, cx, record| state.prepare_create(cx, &again, record)).map(drop), refused);

@@ -134,18 +134,7 @@ fn a_truncation_by_somebody_else_clears_set_id_bits() {
     m.setattr(&SetAttrRequest { mode: Some(0o6777), ..setattr(file, &ROOT) }).unwrap();
     m.setattr(&cut(file, &ROOT, None)).unwrap();
     assert_eq!(m.attr(file).mode, 0o6777, "the superuser keeps them, as on Linux");
-    let open = OpenRequest {
-        handle: file,
-        rights: Rights::WRITE,
-        truncate: true,
-        open_sequence: 1,
-        who: other,
-        judged: None,
-        inline: None,
-        content: None,
-        room: None,
-        can_delay: None,
-    };
+    let open = OpenRequest { truncate: true, ..OpenRequest::of(file, Rights::WRITE, 1, other) };
     m.change(|state, cx, record| state.prepare_open_truncate(cx, &open, record)).unwrap();
     assert_eq!(m.attr(file).mode, 0o777);
 }

@@ -16,18 +16,7 @@ fn set_size(handle: Handle, size: u64) -> SetAttrRequest {
 }
 
 fn open(handle: Handle, rights: Rights, open_sequence: u64, truncate: bool) -> OpenRequest {
-    OpenRequest {
-        handle,
-        rights,
-        truncate,
-        open_sequence,
-        who: Credentials::ROOT,
-        judged: None,
-        inline: None,
-        content: None,
-        room: None,
-        can_delay: None,
-    }
+    OpenRequest { truncate, ..OpenRequest::of(handle, rights, open_sequence, Credentials::ROOT) }
 }
 
 impl Cluster {
@@ -345,18 +334,7 @@ fn many_closes_in_one_request_are_judged_one_by_one() {
         // Who has read a file says so, and is believed if he had it open for reading.
         let atime = async |file| user.getattr(file).await.unwrap().attr.atime;
         let before = [atime(files[0]).await, atime(files[2]).await];
-        let open = OpenRequest {
-            handle: files[0],
-            rights: Rights::READ,
-            truncate: false,
-            open_sequence: 3,
-            who: Credentials::ROOT,
-            judged: None,
-            inline: None,
-            content: None,
-            room: None,
-            can_delay: None,
-        };
+        let open = OpenRequest::of(files[0], Rights::READ, 3, Credentials::ROOT);
         user.call(ServerId(0), &open).await.unwrap();
         let close = |handle| CloseRequest { handle, open_sequence: u64::MAX, keeps: Rights::default(), written: None };
         let closes = vec![close(files[2]), close(files[0])];

@@ -289,18 +289,7 @@ fn a_full_disk_refuses_changes_answers_questions_and_recovers_in(engine: Engine)
     let reader = client.clone();
     cluster.block_on(|| async move {
         let before = reader.lookup(ROOT_HANDLE, "before").await.unwrap().handle;
-        let open = |rights, open_sequence| OpenRequest {
-            handle: before,
-            rights,
-            truncate: false,
-            open_sequence,
-            who: weft_base::Credentials::ROOT,
-            judged: None,
-            inline: None,
-            content: None,
-            room: None,
-            can_delay: None,
-        };
+        let open = |rights, open_sequence| OpenRequest::of(before, rights, open_sequence, weft_base::Credentials::ROOT);
         reader.call(ServerId(0), &open(Rights::READ, 1)).await.expect("reading writes nothing");
         assert_eq!(reader.call(ServerId(0), &open(Rights::READ.with(Rights::WRITE), 2)).await.unwrap_err(), Status::NoSpace);
         let close = CloseRequest { handle: before, open_sequence: 2, keeps: Rights::default(), written: None };

@@ -166,6 +166,50 @@ fn what_a_directory_says_about_its_files_is_known_where_they_are_made() {
     });
 }
 
+/// What is made in a directory with a project counts for it on all servers of its names, from when
+/// it gets the project to when it loses it.
+#[test]
+fn a_split_directory_gives_its_project_wherever_something_is_made() {
+    let cluster = Cluster::new(5, usize::from(SERVERS), |_| {});
+    let client = cluster.caller(1);
+    cluster.block_on(|| async move {
+        let (dir, map) = split_directory(&client, "d").await;
+        let taken = async || {
+            let mut inodes = 0;
+            for server in (0..SERVERS).map(ServerId) {
+                let request = UsageRequest { from: 9, to: 9, who: Credentials::ROOT, of_project: Some(true) };
+                inodes += client.call(server, &request).await.expect("usage").users.first().map_or(0, |user| user.inodes);
+            }
+            inodes
+        };
+        let make = async |nth: usize| {
+            for server in (0..SERVERS).map(ServerId) {
+                let [file, below] = [nth, nth + 1].map(|nth| names_of(&map, server).nth(nth).expect("endless"));
+                client.call(server, &create_request(dir, &file, Rights::default())).await.expect("create");
+                let (name, who) = (name(&below), Credentials::ROOT);
+                let request = MkdirRequest { at: at(dir), name, mode: 0o700, stripe_bytes: 0, stripe_width: 0, who };
+                client.call(server, &request).await.expect("mkdir");
+            }
+        };
+        make(0).await;
+        assert_eq!(taken().await, 0);
+        set_hint(&client, dir, "user.weft.project", "9").await.expect("root may");
+        assert_eq!(taken().await, 1, "itself, once");
+        make(2).await;
+        assert_eq!(taken().await, 7);
+        client.create(ROOT_HANDLE, "outside", Rights::default()).await.expect("create");
+        for server in (0..SERVERS).map(ServerId) {
+            let file = names_of(&map, server).nth(6).expect("endless");
+            assert_eq!(client.rename(ROOT_HANDLE, "outside", dir, &file).await, Err(Status::CrossDevice), "{server}");
+        }
+        let request = RemoveXattrRequest { handle: dir, name: name("user.weft.project"), who: Credentials::ROOT };
+        client.call(dir.server(), &request).await.expect("it is there");
+        assert_eq!(taken().await, 6, "but for itself");
+        make(4).await;
+        assert_eq!(taken().await, 6);
+    });
+}
+
 #[test]
 fn access_control_lists_of_a_directory_count_where_its_names_are() {
     let list = |user: u8| {

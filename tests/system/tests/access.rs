@@ -141,18 +141,7 @@ fn promise_capability() {
     let handle = found.handle;
     // What a metadata server gives is accepted from the client that it is for, and from nobody
     // else.
-    let open = OpenRequest {
-        handle,
-        rights: Rights::READ,
-        truncate: false,
-        open_sequence: 1,
-        who,
-        judged: None,
-        inline: None,
-        content: None,
-        room: None,
-        can_delay: None,
-    };
+    let open = OpenRequest::of(handle, Rights::READ, 1, who);
     let given = meta.ask(&open, &[]).unwrap().unwrap().0.capability;
     let mut ours = Peer::join(data, &key, ClientId(77)).unwrap();
     let mut stranger = Peer::join(data, &key, ClientId(78)).unwrap();

@@ -194,26 +194,7 @@ impl Machine {
 }
 
 pub fn create(dir: Handle, file: &str) -> CreateRequest {
-    CreateRequest {
-        at: at(dir),
-        name: name(file),
-        kind: FileKind::File,
-        mode: 0o644,
-        rdev: 0,
-        target: Bytes::new(),
-        exclusive: true,
-        open: Rights::default(),
-        open_sequence: 1,
-        stripe_bytes: 0,
-        stripe_width: 0,
-        who: ROOT,
-        strips: None,
-        unnamed: None,
-        content: None,
-        can_delay: None,
-        can_hold: None,
-        cuts: None,
-    }
+    CreateRequest { open_sequence: 1, ..CreateRequest::of(at(dir), name(file), (FileKind::File, 0o644), ROOT) }
 }
 
 pub fn rename(from: Handle, from_name: &str, to: Handle, to_name: &str) -> RenameRequest {
@@ -287,16 +268,5 @@ pub fn walked(state: &State) -> Vec<(QuotaId, u64, u64)> {
 pub const TOP: Handle = ROOT_HANDLE;
 
 pub fn open(handle: Handle, rights: Rights, open_sequence: u64) -> OpenRequest {
-    OpenRequest {
-        handle,
-        rights,
-        truncate: false,
-        open_sequence,
-        who: ROOT,
-        judged: None,
-        inline: None,
-        content: None,
-        room: None,
-        can_delay: None,
-    }
+    OpenRequest::of(handle, rights, open_sequence, ROOT)
 }

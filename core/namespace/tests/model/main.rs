@@ -265,18 +265,7 @@ fn act(machine: &mut Machine, deed: &Deed) {
             let account = Account { id: QuotaId::user(uid), of: Resource::Bytes };
             let room = Some(RoomWanted { above_bytes: end_bytes / 2, end_bytes: *end_bytes });
             let (rights, who) = (Rights::WRITE, ROOT);
-            let request = OpenRequest {
-                handle,
-                rights,
-                truncate: false,
-                open_sequence: 9,
-                who,
-                judged: None,
-                inline: None,
-                content: None,
-                room,
-                can_delay: None,
-            };
+            let request = OpenRequest { room, ..OpenRequest::of(handle, rights, 9, who) };
             let (had, _) = machine.state.allowance(account);
             let opened = machine.change(|state, cx, record| state.prepare_open(cx, &request, record));
             let (has, allowance) = machine.state.allowance(account);

@@ -123,20 +123,7 @@ fn a_key_that_only_reads_changes_nothing() {
     for op in [Op::Lookup, Op::ReadDir, Op::Open, Op::Close, Op::Read, Op::ObjectStat, Op::Ping] {
         assert_eq!(access.check_operation(op), Ok(()), "{op:?}");
     }
-    let open = |rights| {
-        Request::Open(OpenRequest {
-            handle: Handle(3),
-            rights,
-            truncate: false,
-            open_sequence: 1,
-            who: who(7),
-            judged: None,
-            inline: None,
-            content: None,
-            room: None,
-            can_delay: None,
-        })
-    };
+    let open = |rights| Request::Open(OpenRequest::of(Handle(3), rights, 1, who(7)));
     assert_eq!(access.check_request(&mut open(Rights::READ), nothing), Ok(()));
     assert_eq!(access.check_request(&mut open(Rights::READ.with(Rights::WRITE)), nothing), Err(Status::KeyReadsOnly));
     assert_eq!(access.check_request(&mut Request::Ping(PingRequest {}), nothing), Ok(()));

@@ -340,6 +340,14 @@ wire_struct! {
     }
 }
 
+impl OpenRequest {
+    /// Only opens: what else is wanted is to be filled in.
+    pub fn of(handle: Handle, rights: Rights, open_sequence: u64, who: Credentials) -> OpenRequest {
+        let (judged, inline, content, room, can_delay) = Default::default();
+        OpenRequest { handle, rights, truncate: false, open_sequence, who, judged, inline, content, room, can_delay }
+    }
+}
+
 impl SetAttrRequest {
     /// Changes nothing: what is wanted is to be filled in.
     pub fn of(handle: Handle, who: Credentials) -> SetAttrRequest {

@@ -273,6 +273,35 @@ wire_struct! {
     }
 }
 
+impl CreateRequest {
+    /// Only makes it, if the name is free, as its directory says: what else is wanted is to be
+    /// filled in.
+    pub fn of(at: DirTarget, name: Bytes, (kind, mode): (FileKind, u32), who: Credentials) -> CreateRequest {
+        let (open_sequence, rdev, stripe_bytes, stripe_width, target) = Default::default();
+        let (strips, unnamed, content, can_delay, can_hold, cuts) = Default::default();
+        CreateRequest {
+            at,
+            name,
+            kind,
+            mode,
+            rdev,
+            target,
+            exclusive: true,
+            open: Rights::default(),
+            open_sequence,
+            stripe_bytes,
+            stripe_width,
+            who,
+            strips,
+            unnamed,
+            content,
+            can_delay,
+            can_hold,
+            cuts,
+        }
+    }
+}
+
 impl Copy for DirChange {}
 
 impl DirChange {

@@ -387,18 +387,7 @@ impl<R: Runtime> Client<R> {
         let ticket = self.inner.opens.begin();
         let (handle, open_sequence, rights) = (inode.handle, ticket.sequence, Rights::WRITE.with(Rights::DELAY));
         inode.opens_again(open_sequence);
-        let request = OpenRequest {
-            handle,
-            rights,
-            truncate: false,
-            open_sequence,
-            who: RENEWAL,
-            judged: None,
-            inline: None,
-            content: None,
-            room: None,
-            can_delay: None,
-        };
+        let request = OpenRequest::of(handle, rights, open_sequence, RENEWAL);
         match self.call(flow, server, &request).await {
             Ok(reply) => {
                 self.inner.opens.renewed(&ticket, inode, rights, Granted { capability: reply.capability, ceiling: reply.ceiling });

@@ -34,24 +34,11 @@ pub(super) const RENEWAL: Credentials = Credentials { uid: 0, gid: 0, groups: Ve
 /// The request that makes a file and does not open it.
 pub(crate) fn file_request(at: DirTarget, name: &Bytes, options: &CreateOptions, who: &Credentials) -> CreateRequest {
     CreateRequest {
-        at,
-        name: name.clone(),
-        kind: FileKind::File,
-        mode: options.mode,
-        rdev: 0,
-        target: Bytes::new(),
         exclusive: options.exclusive,
-        open: Rights::default(),
-        open_sequence: 0,
         stripe_bytes: options.stripe_bytes,
         stripe_width: options.stripe_width,
-        who: who.clone(),
         strips: options.strips.as_ref().map(|strips| strips.to_string().into()),
-        unnamed: None,
-        content: None,
-        can_delay: None,
-        can_hold: None,
-        cuts: None,
+        ..CreateRequest::of(at, name.clone(), (FileKind::File, options.mode), who.clone())
     }
 }
 
@@ -285,8 +272,7 @@ impl<R: Runtime> Client<R> {
             let inline = (!truncate && !rights.contains(Rights::WRITE)).then_some(true);
             let can_delay = (can_delay && !gives_up && !self.is_delayed(handle)).then_some(true);
             let session = can_delay.map_or(0, |_| self.inner.knowledge.session(server).0);
-            let request =
-                OpenRequest { handle, rights, truncate, open_sequence, who, judged, inline, content: None, room: None, can_delay };
+            let request = OpenRequest { truncate, judged, inline, can_delay, ..OpenRequest::of(handle, rights, open_sequence, who) };
             let reply = match self.call(flow, server, &request).await {
                 Err(error) if error.status == Status::OthersWrite && rights.contains(Rights::APPEND) => {
                     rights = rights.without(Rights::APPEND);

@@ -159,8 +159,7 @@ impl<R: Runtime> Client<R> {
         let (handle, open_sequence) = (inode.handle, ticket.sequence);
         inode.opens_again(open_sequence);
         let inline = inode.is_inline().then_some(true);
-        let request =
-            OpenRequest { handle, rights, truncate: false, open_sequence, who, judged: None, inline, content, room, can_delay: None };
+        let request = OpenRequest { inline, content, room, ..OpenRequest::of(handle, rights, open_sequence, who) };
         let (reply, bulk) = self.call_with_bulk(flow, server, &request, Bulk::None).await?;
         let granted = Granted { capability: reply.capability, ceiling: reply.ceiling };
         self.inner.opens.renewed(&ticket, inode, rights, granted);

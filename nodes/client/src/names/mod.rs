@@ -9,10 +9,10 @@ mod paths;
 use bytes::Bytes;
 use weft_base::{Attr, Credentials, FileKind, Handle, Status, check_name};
 use weft_rt::Runtime;
+use weft_wire::LeaseScope;
 use weft_wire::ops::{
     CreateRequest, LinkRequest, LookupReply, LookupRequest, MkdirRequest, ReadlinkRequest, RenameRequest, RmdirRequest, UnlinkRequest,
 };
-use weft_wire::{LeaseScope, Rights};
 
 use crate::attributes::Settled;
 use crate::flow::Flow;
@@ -380,24 +380,9 @@ impl<R: Runtime> Client<R> {
     ) -> Result<Attr> {
         let name = checked(flow, name)?;
         self.make_unopened(flow, dir, &name, |at| CreateRequest {
-            at,
-            name: name.clone(),
-            kind,
-            mode,
             rdev,
             target: target.clone(),
-            exclusive: true,
-            open: Rights::default(),
-            open_sequence: 0,
-            stripe_bytes: 0,
-            stripe_width: 0,
-            who: who.clone(),
-            strips: None,
-            unnamed: None,
-            content: None,
-            can_delay: None,
-            can_hold: None,
-            cuts: None,
+            ..CreateRequest::of(at, name.clone(), (kind, mode), who.clone())
         })
         .await
     }

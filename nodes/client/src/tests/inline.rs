@@ -177,16 +177,8 @@ fn clients_that_know_no_contents_read_the_same_bytes() {
     let reply = world.run(client.call(flow, META0, &request)).expect("it answers");
     assert!(matches!(&reply.found[..], [Ok(found)] if found.read.is_none() && found.state.is_none()), "it is opened: {reply:?}");
     let open = |open_sequence, inline| weft_wire::ops::OpenRequest {
-        handle,
-        rights: Rights::READ,
-        truncate: false,
-        open_sequence,
-        who: ROOT.clone(),
-        judged: None,
         inline,
-        content: None,
-        room: None,
-        can_delay: None,
+        ..weft_wire::ops::OpenRequest::of(handle, Rights::READ, open_sequence, ROOT.clone())
     };
     let reply = world.run(client.call(client.flow("test", handle), META0, &open(1, None))).expect("it opens");
     assert!(!reply.state.attr.is_inline(), "its bytes are where such a client looks for them");

@@ -317,26 +317,7 @@ impl TestClient {
 }
 
 pub fn create_request(dir: Handle, file: &str, open: Rights) -> CreateRequest {
-    CreateRequest {
-        at: at(dir),
-        name: name(file),
-        kind: FileKind::File,
-        mode: 0o644,
-        rdev: 0,
-        target: Bytes::new(),
-        exclusive: true,
-        open,
-        open_sequence: 1,
-        stripe_bytes: 0,
-        stripe_width: 0,
-        who: Credentials::ROOT,
-        strips: None,
-        unnamed: None,
-        content: None,
-        can_delay: None,
-        can_hold: None,
-        cuts: None,
-    }
+    CreateRequest { open, open_sequence: 1, ..CreateRequest::of(at(dir), name(file), (FileKind::File, 0o644), Credentials::ROOT) }
 }
 
 /// A name under the root whose directory is placed on server `index` of two, and one for which that

@@ -140,16 +140,12 @@ fn chosen(about: &Subject) -> Vec<Request> {
             seal: None,
         }),
         Request::Open(OpenRequest {
-            handle,
-            rights: read,
             truncate: true,
-            open_sequence: 6,
-            who: who.clone(),
-            judged: None,
             inline: Some(true),
             content: Some(true),
             room: Some(RoomWanted { above_bytes: 4 << 20, end_bytes: 5 << 20 }),
             can_delay: Some(true),
+            ..OpenRequest::of(handle, read, 6, who.clone())
         }),
         Request::Close(CloseRequest {
             handle,
