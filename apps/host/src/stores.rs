@@ -44,10 +44,12 @@ pub fn check(config: &Config) -> Result<()> {
         bail!("{file}: {missing}");
     }
     let epochs: Vec<_> = stores.iter().map(|(server, superblock)| (superblock.map.epoch, server)).collect();
-    // Metadata server 0 comes first, and decides about the map.
-    if let [(decided, first), others @ ..] = &epochs[..]
+    // Metadata server 0 comes first, and decides about the map. It notes one before it tells others
+    // of it, and may be doing that now: so its folder is looked at once more, after theirs.
+    if let [(_, first), others @ ..] = &epochs[..]
         && first.id == ServerId(0)
-        && let Some((seen, other)) = others.iter().find(|(seen, _)| seen > decided)
+        && let Some(decided) = superblock(&first.dir).map(|superblock| superblock.map.epoch)
+        && let Some((seen, other)) = others.iter().find(|(seen, _)| *seen > decided)
     {
         bail!(
             "{file}: the folder {} of {} is an old copy: its cluster map is that of epoch {decided}, and {} has seen epoch {seen}. Give it \
