@@ -190,8 +190,7 @@ impl Hints {
     /// # Errors
     /// Why it has no meaning; then nothing is changed.
     pub fn set(&mut self, name: HintName, value: &[u8]) -> Result<(), BadHint> {
-        let text = std::str::from_utf8(value).unwrap_or_default();
-        let text = text.strip_suffix('\0').unwrap_or(text);
+        let text = text(value);
         match name {
             HintName::DistName => {
                 self.distribution = Some(match text {
@@ -224,7 +223,7 @@ impl Hints {
             HintName::InlineLimit => {
                 self.inline_limit = Some(decimal(text).filter(|bytes| *bytes <= INLINE_BYTES_MAX).ok_or(BadHint::InlineLimit)?);
             }
-            HintName::Project => self.project = decimal(text).filter(|project| *project != 0).ok_or(BadHint::Project)?,
+            HintName::Project => self.project = project(value)?,
         }
         Ok(())
     }
@@ -271,6 +270,21 @@ impl Hints {
         };
         Layout { stripe_bytes, width, ..layout }
     }
+}
+
+/// The project that a value of the hint `project` names.
+///
+/// # Errors
+/// [`BadHint::Project`].
+pub fn project(value: &[u8]) -> Result<u32, BadHint> {
+    let text = text(value);
+    decimal(text).filter(|project| *project != 0).ok_or(BadHint::Project)
+}
+
+/// A value as programs give it: text, perhaps with a NUL behind it.
+fn text(value: &[u8]) -> &str {
+    let text = std::str::from_utf8(value).unwrap_or_default();
+    text.strip_suffix('\0').unwrap_or(text)
 }
 
 /// A number as people write it: digits only.

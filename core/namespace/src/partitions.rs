@@ -6,7 +6,6 @@ use weft_base::{Handle, Result, ServerId, Status, WallTime, is_project_attribute
 use weft_layout::Hints;
 use weft_wire::ops::{DirTarget, PartitionInode, PartitionMap, TxPart};
 
-use crate::ops::known_hints;
 use crate::{Change, Inode, Record, ServerPart, State, is_for_names};
 
 impl From<&PartitionInode> for Inode {
@@ -210,9 +209,9 @@ impl State {
                 let (mode, uid, gid, was) = (*mode, *uid, *gid, inode.changed(now));
                 let (atime, mtime) = (atime.unwrap_or(was.atime), mtime.unwrap_or(was.mtime));
                 let project = attributes.iter().rev().find(|(name, _)| is_project_attribute(name));
-                let project = project.map_or(was.project, |(name, value)| {
-                    value.as_ref().map_or(0, |value| known_hints(&[(name.clone(), value.clone())]).project)
-                });
+                // It was checked when it was set.
+                let project_of = |value: &bytes::Bytes| weft_layout::project(value).unwrap_or_default();
+                let project = project.map_or(was.project, |(_, value)| value.as_ref().map_or(0, project_of));
                 let inode = Inode { mode, uid, gid, atime, mtime, project, ..was };
                 record.changes.extend(attributes.iter().map(|(name, value)| match value {
                     Some(value) => Change::PutXattr { handle: *dir, name: name.clone(), value: value.clone() },

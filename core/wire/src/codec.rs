@@ -231,9 +231,9 @@ impl<T: Wire> Wire for Vec<T> {
         let Some((first, others)) = self.split_first() else { return };
         let start = out.len();
         first.put(out);
-        // Elements of a list take about as much as its first one: a long one does not grow, and is
-        // not copied, again and again.
-        out.reserve(others.len() * (out.len() - start));
+        // Elements of a list take about as much as its first one, unless that is large: a long list
+        // does not grow, and is not copied, again and again.
+        out.reserve((others.len() * (out.len() - start)).min(64 << 10));
         others.iter().for_each(|element| element.put(out));
     }
     fn get(from: &mut Reader) -> Result<Self> {

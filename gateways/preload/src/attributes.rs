@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_long, c_uint};
 use std::sync::Arc;
 
 use libc::{gid_t, mode_t, timespec, uid_t};
-use weft_base::{Attr, FileKind, ROOT_HANDLE, WallTime};
+use weft_base::{Attr, FileKind, WallTime};
 use weft_client::SetAttr;
 use weft_host::door::ProgramFs;
 use weft_posix::InodeNumber;
@@ -304,7 +304,7 @@ calls! {
     }
 
     fn fstatfs | fstatfs64(fd: c_int, to: *mut libc::statfs) -> c_int {
-        if table::is_weft(fd) { border(|| fill_statfs(to, &*session::fs()?, ROOT_HANDLE)) } else { real::fstatfs(fd, to) }
+        if table::is_weft(fd) { border(|| fill_statfs(to, &*session::fs()?, table::get(fd)?.node.handle())) } else { real::fstatfs(fd, to) }
     }
 
     fn statvfs | statvfs64(path: *const c_char, to: *mut libc::statvfs) -> c_int {
@@ -316,7 +316,7 @@ calls! {
     }
 
     fn fstatvfs | fstatvfs64(fd: c_int, to: *mut libc::statvfs) -> c_int {
-        if table::is_weft(fd) { border(|| fill_statvfs(to, &*session::fs()?, ROOT_HANDLE)) } else { real::fstatvfs(fd, to) }
+        if table::is_weft(fd) { border(|| fill_statvfs(to, &*session::fs()?, table::get(fd)?.node.handle())) } else { real::fstatvfs(fd, to) }
     }
 
     fn pathconf(path: *const c_char, name: c_int) -> c_long {

@@ -52,7 +52,7 @@ impl State {
         // Its client makes files as mode bits and the striping of the directory say.
         let is_usual = !hints.no_metafile && hints.strips().is_none() && self.default_acl(dir).is_none();
         let is_plain = is_usual && dir.server() == self.settings().server && !self.is_split(dir);
-        let is_free = self.is_settled(dir) && self.is_unlimited(dir);
+        let is_free = self.is_settled(dir) && self.accounts().is_unlimited(hints.project);
         let has_room = self.delegations().count(cx.client) < DIRECTORIES_MAX;
         let handles_left = request.can_hold.filter(|_| is_plain && is_free && has_room)?;
         let wanted_bytes = if request.can_delay == Some(true) { self.content_limit(dir, made) } else { 0 };

@@ -129,23 +129,22 @@ impl State {
         if request.who.uid != 0 {
             return Err(Status::NotPermitted);
         }
-        let mut hints = Hints::default();
-        hints.set(HintName::Project, &request.value).map_err(|_| Status::Invalid)?;
+        let project = weft_layout::project(&request.value).map_err(|_| Status::Invalid)?;
         self.check_writable(handle, inode)?;
         match inode.project {
             0 if request.replace_only => return Err(Status::NoAttribute),
             1.. if request.create_only => return Err(Status::Exists),
             // Of a directory that is split all must hear of it, or nobody.
-            project if project == hints.project && !inode.is_directory() => return Ok(()),
+            before if before == project && !inode.is_directory() => return Ok(()),
             _ => {}
         }
         if inode.is_directory() {
             // The servers of its names look there.
-            let (name, value) = (canonical(&request.name), Bytes::from(hints.project.to_string()));
+            let (name, value) = (canonical(&request.name), Bytes::from(project.to_string()));
             self.check_xattr_room(handle, &name, &value)?;
             record.changes.push(Change::PutXattr { handle, name, value });
         }
-        record.changes.push(Change::PutInode { handle, inode: Inode { project: hints.project, ..inode.changed(cx.now) } });
+        record.changes.push(Change::PutInode { handle, inode: Inode { project, ..inode.changed(cx.now) } });
         Ok(())
     }
 

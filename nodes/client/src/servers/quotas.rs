@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use weft_base::{Credentials, Handle, MODE_PROJECT, PROJECT_ATTRIBUTE, ServerId, Status};
+use weft_base::{Credentials, Handle, MODE_PROJECT, PROJECT_ATTRIBUTE, ServerId, ServerRole, Status};
 use weft_call::run_window;
-use weft_layout::{HintName, Hints};
 use weft_rt::Runtime;
 use weft_wire::ops::{HOME_OF_LIMITS, QuotaId, QuotaKind, SetQuotaRequest, UsageRequest, UserBytes, UserUsage};
 
@@ -78,14 +77,11 @@ impl<R: Runtime> Client<R> {
     /// # Errors
     /// Servers that do not answer.
     pub async fn project(&self, handle: Handle) -> Result<u32> {
-        let flow = || self.flow("ask for the project", handle);
         let value = match self.get_xattr(&Credentials::ROOT, handle, PROJECT_ATTRIBUTE.as_bytes()).await {
             Err(error) if error.status == Status::NoAttribute => return Ok(0),
             value => value?,
         };
-        let mut hints = Hints::default();
-        hints.set(HintName::Project, &value).map_err(|_| flow().error(Status::BadMessage))?;
-        Ok(hints.project)
+        weft_layout::project(&value).map_err(|_| self.flow("ask for the project", handle).error(Status::BadMessage))
     }
 
     /// From now on an object counts for this project, beside its owner; 0: for none.
@@ -105,9 +101,10 @@ impl<R: Runtime> Client<R> {
     }
 
     /// What there is of these sums of the file system within the limits of the project that an
-    /// object counts for. A server that was silent is not asked again: without it there are none.
+    /// object counts for. What a project takes all metadata servers must say: if one of them was
+    /// silent, nobody waits for it once more, and the sums stay as they are.
     pub async fn within_project(&self, who: &Credentials, handle: Handle, mut stats: FsStats) -> FsStats {
-        if stats.unanswered.iter().any(|error| error.server == Some(handle.server())) {
+        if stats.unanswered.iter().any(|error| error.server.is_none_or(|server| server.role() == ServerRole::Meta)) {
             return stats;
         }
         let has_project = self.getattr(handle).await.is_ok_and(|attr| attr.mode & MODE_PROJECT != 0);

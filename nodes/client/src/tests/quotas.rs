@@ -11,7 +11,7 @@ use weft_wire::Op;
 use weft_wire::ops::QuotaId;
 
 use super::world::{BOTH, META0, META1, ROOT, TestRt, World};
-use crate::{Client, CreateOptions, Fallocate, OpenFile, QuotaUsage, SetAttr};
+use crate::{Client, CreateOptions, Error, Fallocate, FsStats, OpenFile, QuotaUsage, SetAttr};
 
 const USER: u32 = 7;
 const KIB: u64 = 1 << 10;
@@ -308,4 +308,25 @@ fn promise_quota_of_bytes_is_never_exceeded() {
 fn mixed(number: u64) -> u64 {
     let mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 33
+}
+
+/// A program that asks for the space below a project sees its limit, and waits for no metadata
+/// server that was silent already.
+#[test]
+fn the_space_of_a_project_is_its_limit() {
+    let (world, places) = world(1, 64 << 10);
+    limit_of(&world, QuotaId::project(9), MIB);
+    world.run(world.hand.set_project(&ROOT, places[0], 9)).expect("root may");
+    let client = world.client(1);
+    world.run(async {
+        let all = client.statfs().await.expect("all answer");
+        let within = client.within_project(&user(), places[0], all.clone()).await;
+        assert_eq!((within.capacity_bytes, within.free_bytes), (MIB, MIB));
+        assert_eq!(client.within_project(&user(), places[1], all.clone()).await, all, "it is in none");
+        world.take_sent();
+        let error = Error { server: Some(META1), ..Error::local(Status::TimedOut, "statfs", Handle(0)) };
+        let silent = FsStats { unanswered: vec![error], ..all };
+        assert_eq!(client.within_project(&user(), places[0], silent.clone()).await, silent);
+        assert!(world.take_sent().is_empty());
+    });
 }

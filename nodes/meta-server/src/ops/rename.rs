@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use weft_base::{Credentials, FileKind, Handle, MODE_PROJECT, Nanos, PROJECT_ATTRIBUTE, Result, Status};
-use weft_layout::{HintName, Hints};
 use weft_namespace::{RenamePlan, RenameSource, RenameTarget, State};
 use weft_rt::ServerRuntime;
 use weft_wire::ops::{DirTarget, FileState, GetAttrRequest, GetXattrRequest, LookupRequest, RenameRequest};
@@ -73,9 +72,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             Err(Status::NoAttribute) => return Ok(0),
             Err(status) => return Err(status),
         };
-        let mut hints = Hints::default();
-        hints.set(HintName::Project, &value).map_err(|_| Status::BadMessage)?;
-        Ok(hints.project)
+        weft_layout::project(&value).map_err(|_| Status::BadMessage)
     }
 
     /// The state of the directory of the new name, from where its inode is.
