@@ -61,19 +61,26 @@ impl State {
         self.accounts_mut().makes(parts, true);
     }
 
-    /// Checks whether all parts, which concern this server, can be done, and chooses handles for
-    /// new directories. Returns one handle for each part: the directory made, or the object
-    /// concerned (0 if none).
+    /// Checks whether all parts, which concern this server, can be done for this client, and
+    /// chooses handles for new directories. Returns one handle for each part: the directory made,
+    /// or the object concerned (0 if none).
     ///
     /// # Errors
     /// `conflict` if another transaction is in the way or the names lead elsewhere than the
     /// coordinator believes; otherwise why the operation is impossible.
-    pub fn prepare_parts(&self, tx: TxId, parts: &[TxPart], who: &Credentials, conflict: Status) -> Result<Vec<Handle>> {
+    pub fn prepare_parts(
+        &self,
+        tx: TxId,
+        by: Option<ClientId>,
+        parts: &[TxPart],
+        who: &Credentials,
+        conflict: Status,
+    ) -> Result<Vec<Handle>> {
         let mut made = 0;
         let mut handles = Vec::with_capacity(parts.len());
         for part in parts {
             // A change on this server alone was looked at before.
-            if !self.transactions.locks.free_for(tx, part) || tx.number != 0 && self.is_part_delegated(None, part) {
+            if !self.transactions.locks.free_for(tx, part) || tx.number != 0 && self.is_part_delegated(by, part) {
                 return Err(conflict);
             }
             handles.push(match part {
@@ -194,12 +201,13 @@ impl State {
     /// part is about, or perhaps the file: it is asked for it back.
     fn is_part_delegated(&self, client: Option<ClientId>, part: &TxPart) -> bool {
         match part {
-            TxPart::InsertEntry { dir, .. }
-            | TxPart::RemoveEntry { dir, .. }
-            | TxPart::RemoveDirectory { dir, .. }
-            | TxPart::ChangePartition { dir, .. }
-            | TxPart::GiveNames { dir, .. }
-            | TxPart::PutMap { dir, .. } => self.is_delegated_elsewhere(client, *dir),
+            TxPart::InsertEntry { dir, .. } | TxPart::RemoveEntry { dir, .. } | TxPart::RemoveDirectory { dir, .. } => {
+                self.is_delegated_elsewhere(client, *dir)
+            }
+            // That client has to know, too.
+            TxPart::ChangePartition { dir, .. } | TxPart::GiveNames { dir, .. } | TxPart::PutMap { dir, .. } => {
+                self.is_delegated_elsewhere(None, *dir)
+            }
             TxPart::ChangeLinks { handle, .. } => self.is_untold_elsewhere(client, *handle),
             _ => false,
         }
@@ -221,7 +229,7 @@ impl State {
     pub fn prepare_local(&self, mut parts: Vec<TxPart>, who: &Credentials, now: WallTime, record: &mut Record) -> Result<Vec<Handle>> {
         // No transaction has this number.
         let tx = TxId { coordinator: self.settings.server, number: 0 };
-        let handles = self.prepare_parts(tx, &parts, who, Status::Busy)?;
+        let handles = self.prepare_parts(tx, None, &parts, who, Status::Busy)?;
         if let Some(made) = made_directory(&parts, &handles) {
             lead_to_made(&mut parts, made);
         }
@@ -350,6 +358,6 @@ pub fn lead_to_made<'a>(parts: impl IntoIterator<Item = &'a mut TxPart>, made: H
     }
 }
 
-fn put_xattr(handle: Handle, name: &Bytes, value: &Bytes) -> Change {
+pub(crate) fn put_xattr(handle: Handle, name: &Bytes, value: &Bytes) -> Change {
     Change::PutXattr { handle, name: name.clone(), value: value.clone() }
 }

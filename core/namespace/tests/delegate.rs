@@ -5,10 +5,13 @@ mod common;
 
 use bytes::Bytes;
 use common::*;
-use weft_base::{ClientId, Credentials, Handle, Layout, ROOT_HANDLE, Result, ServerId, Status, WallTime};
+use weft_base::{ClientId, Credentials, FileKind, Handle, Layout, MODE_PROJECT, ROOT_HANDLE, Result, ServerId, Status, WallTime};
 use weft_namespace::{Account, Change, Record, Resource, State, put_loan};
 use weft_wire::Rights;
-use weft_wire::ops::{CreateReply, CreateRequest, Delegation, HANDLES_FEW, HANDLES_GIVEN, HandleRange, NewFile, NewFiles, QuotaId};
+use weft_wire::ops::{
+    CreateReply, CreateRequest, Delegation, HANDLES_FEW, HANDLES_GIVEN, HandleRange, NewAttributes, NewFile, NewFiles, QuotaId,
+    SetAttrRequest,
+};
 
 const OTHER: ClientId = ClientId(2);
 
@@ -37,7 +40,7 @@ fn file(state: &State, of: Handle, number: u64, handle: Handle) -> NewFiles {
 }
 
 fn absorb(m: &mut Machine, group: &NewFiles) -> Result<()> {
-    m.change(|state, cx, record| state.prepare_absorbed(cx, group, &group.files[0], record))
+    m.change(|state, cx, record| state.prepare_absorbed(cx, group, &group.files[0], FileKind::File, record))
 }
 
 #[test]
@@ -154,4 +157,104 @@ fn it_is_kept_in_the_journal_and_in_checkpoints() {
     m.unlink(dir, "first").unwrap();
     m.rmdir(ROOT_HANDLE, "d").unwrap();
     assert!(!m.state.has_delegations());
+}
+
+fn directory(of: Handle, called: &str, handle: Handle) -> NewFiles {
+    let (made_at, named_at, layout) = (WallTime(i64::MAX), WallTime(i64::MAX), LAYOUT);
+    let (open, open_sequence, delays) = (Rights::default(), 0, false);
+    let file = NewFile { name: name(called), handle, mode: 0o750, open, open_sequence, delays, made_at, named_at, layout };
+    NewFiles { dir: of, who: Credentials::ROOT, files: vec![file] }
+}
+
+fn absorb_directory(m: &mut Machine, group: &NewFiles) -> Result<()> {
+    m.change(|state, cx, record| state.prepare_absorbed(cx, group, &group.files[0], FileKind::Directory, record))
+}
+
+fn set(m: &mut Machine, told: &NewAttributes) -> Result<()> {
+    m.change(|state, cx, record| state.prepare_absorbed_attributes(cx, told, record))
+}
+
+/// A directory that was made without asking is as its parent: delegated, with its hints, group and
+/// project.
+#[test]
+fn directories_are_taken_in_once_and_are_their_clients() {
+    let (mut m, dir, handles) = delegated();
+    let (inner, innermost) = (handles.first, Handle(handles.first.0 + 1));
+    let group = directory(dir, "inner", inner);
+    for _ in 0..2 {
+        absorb_directory(&mut m, &group).unwrap();
+        assert_eq!(m.lookup(dir, "inner").unwrap(), inner);
+        let (attr, parent) = (m.attr(inner), m.attr(dir));
+        assert_eq!((attr.kind, attr.mode, attr.nlink, attr.size, attr.version), (FileKind::Directory, 0o750, 2, 0, 1));
+        assert_eq!((parent.nlink, parent.size, parent.version), (3, 2, 3));
+    }
+    assert!(m.state.is_delegated_elsewhere(Some(OTHER), inner) && !m.state.is_delegated_elsewhere(Some(ME), inner));
+    // It is as good as any.
+    absorb_directory(&mut m, &directory(inner, "innermost", innermost)).unwrap();
+    let inside = file(&m.state, innermost, 1, Handle(handles.first.0 + 2));
+    absorb(&mut m, &inside).unwrap();
+    assert_eq!(m.attr(innermost).size, 1);
+    m.unlink(innermost, "f1").unwrap();
+    m.rmdir(inner, "innermost").unwrap();
+    m.rmdir(dir, "inner").unwrap();
+    assert!(!m.state.is_delegated_elsewhere(Some(OTHER), inner));
+    // What it inherits.
+    m.set_project(dir, 3).unwrap();
+    m.setattr(&SetAttrRequest { mode: Some(0o2755), gid: Some(77), ..setattr(dir, &ROOT) }).unwrap();
+    let group = directory(dir, "heir", Handle(handles.first.0 + 3));
+    absorb_directory(&mut m, &group).unwrap();
+    let attr = m.attr(group.files[0].handle);
+    assert_eq!((attr.mode, attr.gid, attr.bare), (0o2750 | MODE_PROJECT, 77, false));
+}
+
+#[test]
+fn directories_that_a_client_may_not_make_are_refused() {
+    let (mut m, dir, handles) = delegated();
+    let outside = m.mkdir(ROOT_HANDLE, "other").unwrap();
+    let good = directory(dir, "d", handles.first);
+    let refused = |m: &mut Machine, group: NewFiles, why| assert_eq!(absorb_directory(m, &group), Err(why), "{group:?}");
+    let with = |change: &dyn Fn(&mut NewFile)| {
+        let mut group = good.clone();
+        change(&mut group.files[0]);
+        group
+    };
+    refused(&mut m, NewFiles { dir: outside, ..good.clone() }, Status::CapabilityRefused);
+    refused(&mut m, with(&|file| file.handle = outside), Status::CapabilityRefused);
+    refused(&mut m, with(&|file| file.name = name("first")), Status::Exists);
+    refused(&mut m, with(&|file| file.name = name("..")), Status::Invalid);
+    refused(&mut m, with(&|file| file.mode = 0o1755), Status::Invalid);
+    refused(&mut m, NewFiles { who: user(5, 5), ..good.clone() }, Status::AccessDenied);
+    m.client = OTHER;
+    refused(&mut m, good.clone(), Status::CapabilityRefused);
+    m.client = ME;
+    absorb_directory(&mut m, &good).unwrap();
+    // The handle of a directory is none of a file.
+    let again = file(&m.state, dir, 1, handles.first);
+    assert_eq!(absorb(&mut m, &again), Err(Status::CapabilityRefused));
+}
+
+#[test]
+fn attributes_are_set_once_however_often_they_are_told() {
+    let (mut m, dir, handles) = delegated();
+    let version = m.attr(dir).version + 1;
+    let (mode, atime, mtime, at) = (Some(0o700), None, Some(WallTime(5)), WallTime(i64::MAX));
+    let told = NewAttributes { position: 0, dir, who: Credentials::ROOT, mode, atime, mtime, at, version };
+    set(&mut m, &told).unwrap();
+    let first = m.attr(dir);
+    assert_eq!((first.mode, first.mtime, first.version), (0o700, WallTime(5), version));
+    assert!(first.ctime < at, "no time that the clock of the server has not shown");
+    let inside = file(&m.state, dir, 1, handles.first);
+    absorb(&mut m, &inside).unwrap();
+    let second = m.attr(dir);
+    assert!(second.mtime > WallTime(5) && second.version == version + 1);
+    set(&mut m, &told).unwrap();
+    assert_eq!(m.attr(dir), second, "it was told before");
+    let refused = |m: &mut Machine, told: NewAttributes, why| assert_eq!(set(m, &told), Err(why), "{told:?}");
+    let later = NewAttributes { version: version + 2, ..told };
+    refused(&mut m, NewAttributes { mode: Some(0o4755), ..later.clone() }, Status::NotPermitted);
+    refused(&mut m, NewAttributes { who: user(5, 5), ..later.clone() }, Status::NotPermitted);
+    refused(&mut m, NewAttributes { dir: ROOT_HANDLE, ..later.clone() }, Status::CapabilityRefused);
+    refused(&mut m, NewAttributes { dir: handles.first, ..later.clone() }, Status::NotDirectory);
+    m.client = OTHER;
+    refused(&mut m, later, Status::CapabilityRefused);
 }

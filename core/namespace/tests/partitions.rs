@@ -23,7 +23,7 @@ fn names_here(state: &State, is_here: bool) -> impl Iterator<Item = String> + us
 /// One part after the other, each as a participant of a transaction of server 1 does it.
 fn take_part(m: &mut Machine, number: u64, part: TxPart) -> Result<(), Status> {
     let tx = TxId { coordinator: ServerId(1), number };
-    let handles = m.state.prepare_parts(tx, std::slice::from_ref(&part), &ROOT, Status::Conflict)?;
+    let handles = m.state.prepare_parts(tx, None, std::slice::from_ref(&part), &ROOT, Status::Conflict)?;
     let prepared = Prepared { parts: vec![part], handles, time: WallTime(m.now) };
     m.commit(Record { changes: vec![Change::PutPrepared { tx, prepared: prepared.clone() }], open: None });
     let mut record = Record::default();

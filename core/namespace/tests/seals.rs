@@ -132,14 +132,14 @@ fn a_directory_is_sealed_when_no_change_of_its_names_is_under_way() {
     let tx = TxId { coordinator: ServerId(1), number: 1 };
     let far = Handle::new(ServerId(1), 9);
     let part = TxPart::InsertEntry { dir, name: name("new"), handle: far, kind: FileKind::File, replaces: None };
-    let handles = m.state.prepare_parts(tx, std::slice::from_ref(&part), &ROOT, Status::Conflict).unwrap();
+    let handles = m.state.prepare_parts(tx, None, std::slice::from_ref(&part), &ROOT, Status::Conflict).unwrap();
     let prepared = Prepared { parts: vec![part.clone()], handles, time: WallTime(m.now) };
     m.commit(Record { changes: vec![Change::PutPrepared { tx, prepared: prepared.clone() }], open: None });
     assert_eq!(seal_as(&mut m, &ROOT, dir, true), Err(Status::Busy));
     // Of a directory with several servers each looks after its own names.
     let change = |mode| TxPart::ChangePartition { dir, mode, uid: 0, gid: 0, atime: None, mtime: None, attributes: Vec::new() };
     let other = TxId { number: 2, ..tx };
-    let prepare = |m: &Machine, mode| m.state.prepare_parts(other, &[change(mode)], &ROOT, Status::Conflict).map(drop);
+    let prepare = |m: &Machine, mode| m.state.prepare_parts(other, None, &[change(mode)], &ROOT, Status::Conflict).map(drop);
     assert_eq!((prepare(&m, 0o755), prepare(&m, 0o755 | MODE_SEALED)), (Ok(()), Err(Status::Conflict)));
     let mut record = Record::default();
     m.state.commit_parts(&prepared, &mut record);
@@ -147,5 +147,5 @@ fn a_directory_is_sealed_when_no_change_of_its_names_is_under_way() {
     m.commit(record);
     assert_eq!(m.lookup(dir, "new"), Ok(far));
     seal(&mut m, dir, true);
-    assert_eq!(m.state.prepare_parts(other, &[part], &ROOT, Status::Conflict).map(drop), Err(Status::Sealed));
+    assert_eq!(m.state.prepare_parts(other, None, &[part], &ROOT, Status::Conflict).map(drop), Err(Status::Sealed));
 }

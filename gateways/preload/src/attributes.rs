@@ -122,7 +122,8 @@ unsafe fn change_open(fd: c_int, change: impl FnOnce(&Attr) -> Outcome<SetAttr>,
         return real();
     }
     border(|| {
-        let (fs, attr) = of_descriptor(fd)?;
+        let (node, fs) = (table::get(fd)?.node, session::fs()?);
+        let attr = fs.run("stat", b"", async |posix| posix.getattr_to_change(node).await)?;
         set(&fs, &attr, change(&attr)?)
     })
 }

@@ -102,7 +102,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 if let Some(made) = made {
                     lead_to_made(stage.parts(), made);
                 }
-                let handles = self.lock_own_parts(tx, &stage.own, &change.who)?;
+                let handles = self.lock_own_parts(tx, self.asker(header), &stage.own, &change.who)?;
                 made = made.or(made_directory(&stage.own, &handles));
                 own.handles.extend(handles);
                 own.parts.extend(stage.own.iter().cloned());
@@ -136,9 +136,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     /// Checks and locks parts of this server.
-    fn lock_own_parts(&self, tx: TxId, parts: &[TxPart], who: &Credentials) -> Result<Vec<Handle>> {
+    fn lock_own_parts(&self, tx: TxId, by: ClientId, parts: &[TxPart], who: &Credentials) -> Result<Vec<Handle>> {
         let mut state = self.state.borrow_mut();
-        let handles = state.prepare_parts(tx, parts, who, Status::Conflict)?;
+        let handles = state.prepare_parts(tx, Some(by), parts, who, Status::Conflict)?;
         state.lock_own(tx, parts, made_directory(parts, &handles));
         Ok(handles)
     }
@@ -323,7 +323,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             match state.prepared(tx) {
                 Some(prepared) => Ok(prepared.handles.clone()),
                 None if needs_room && self.check_room_of(Op::GiveNames).is_err() => Err(Status::NoSpace),
-                None => state.prepare_parts(tx, &parts, &who, Status::Conflict).inspect(|handles| {
+                None => state.prepare_parts(tx, client, &parts, &who, Status::Conflict).inspect(|handles| {
                     let prepared = Prepared { parts, handles: handles.clone(), time };
                     record.changes.push(Change::PutPrepared { tx, prepared });
                 }),

@@ -37,6 +37,15 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         }
     }
 
+    /// Attributes of an object for who is about to change some, as
+    /// [`weft_client::Client::getattr_to_change`].
+    ///
+    /// # Errors
+    /// As [`Posix::getattr`].
+    pub async fn getattr_to_change(&self, node: InodeNumber) -> Result<Attr> {
+        self.noted(self.client.getattr_to_change(node.handle()).await)
+    }
+
     /// Changes attributes.
     ///
     /// # Errors

@@ -262,15 +262,19 @@ impl Worker {
             drop(shared);
             return self.choose_data(handle);
         }
-        // Who has just made a directory makes files in it, some without asking.
+        // Who has just made a directory makes things in it, and sets of it what it is, some of it
+        // without asking.
         if let Some((dir, left)) = self.made.as_mut().filter(|(_, left)| shared.history.delays && *left > 0) {
             let (dir, name) = (*dir, Name(*left as u8));
             *left -= u32::from(random.below(4) > 0);
-            if random.below(5) == 0 {
-                let (from, to) = (Name(*left as u8 + 1), Name(*left as u8 + 12));
-                return Action::Rename { from_dir: dir, from, to_dir: dir, to, mode: RenameMode::Replace };
-            }
-            return Action::Create { dir, name, exclusive: random.coin(), truncate: false };
+            let (from, to) = (Name(*left as u8 + 1), Name(*left as u8 + 12));
+            return match random.below(12) {
+                0..2 => Action::Rename { from_dir: dir, from, to_dir: dir, to, mode: RenameMode::Replace },
+                2 => Action::Mkdir { dir, name: to },
+                3 => Action::SetMode { handle: dir, mode: 0o700 + random.below(64) as u32 },
+                4 => Action::SetTime { handle: dir, time: random.below(250) as u16 },
+                _ => Action::Create { dir, name, exclusive: random.coin(), truncate: false },
+            };
         }
         if choices.follow && !shared.touched.is_empty() && random.below(3) == 0 {
             let (dir, name) = shared.touched[random.below(shared.touched.len() as u64) as usize];

@@ -84,6 +84,8 @@ impl State {
             delay_bytes,
             dir: if is_unnamed { DirChange::NONE } else { DirChange { version: dir.version + 1, time: cx.now } },
             ceiling,
+            // One that is made in it would be split.
+            tells_directories: (delegation.is_some() && self.hints(dir_handle).presplit.is_none()).then_some(true),
             delegation,
         };
         record.changes.push(Change::PutInode { handle, inode });
@@ -200,7 +202,7 @@ impl State {
             return Err(Status::Exists);
         }
         let (state, capability, dir) = (None, None, DirChange::NONE);
-        let (delay_bytes, ceiling, delays_attributes, delegation, closes_with_attributes) = Default::default();
+        let (delay_bytes, ceiling, delays_attributes, delegation, closes_with_attributes, tells_directories) = Default::default();
         let mut reply = CreateReply {
             created: false,
             handle,
@@ -213,6 +215,7 @@ impl State {
             delays_attributes,
             delegation,
             closes_with_attributes,
+            tells_directories,
         };
         let Some(inode) = self.peek(handle) else { return Ok(reply) };
         if let Some(changed) = self.replace_content(cx, request, handle, inode, record)? {

@@ -13,10 +13,15 @@
 //! not told of: others may have looked.
 
 use weft_base::{ClientId, FileKind, Handle, Layout, Result, Status, check_name};
-use weft_wire::ops::{CreateRequest, Delegation, DirTarget, HANDLES_FEW, HANDLES_GIVEN, HandleRange, NewFile, NewFiles};
+use weft_wire::ops::{
+    CreateRequest, DelayedAttributes, Delegation, DirTarget, HANDLES_FEW, HANDLES_GIVEN, HandleRange, NewAttributes, NewFile, NewFiles,
+};
 use weft_wire::{Capability, Rights};
 
+use super::mkdir::known_hints;
 use super::open::written_with;
+use crate::access::owns;
+use crate::tx::put_xattr;
 use crate::{Change, Inode, InodeFlags, MODE_MASK, MODE_SETGID, OpenChange, Record, RequestContext, State};
 
 /// Directories that are delegated to one client at most.
@@ -111,49 +116,108 @@ impl State {
         }
     }
 
-    /// Takes in a file that a client has made in a delegated directory; one that is there already
-    /// it was told of before.
+    /// Takes in a file or a directory that a client has made in a delegated directory; one that is
+    /// there already it was told of before.
     ///
     /// # Errors
     /// [`Status::CapabilityRefused`]: the directory is not delegated to the client, or the handle
     /// is not one of those that it was given. [`Status::Busy`], and why it could not have made it.
-    pub fn prepare_absorbed(&self, cx: &RequestContext<'_>, group: &NewFiles, file: &NewFile, record: &mut Record) -> Result<()> {
+    pub fn prepare_absorbed(
+        &self,
+        cx: &RequestContext<'_>,
+        group: &NewFiles,
+        file: &NewFile,
+        kind: FileKind,
+        record: &mut Record,
+    ) -> Result<()> {
         let (client, handle, dir_handle, who) = (cx.client, file.handle, group.dir, &group.who);
         let dir = self.known_directory(&DirTarget { dir: dir_handle, map_epoch: 0 })?;
         check_name(&file.name)?;
-        let rights = if file.delays { file.open.with(Rights::DELAY) } else { file.open };
-        let open = OpenChange::Open { client, handle, rights, sequence: file.open_sequence };
         let is_given = self.delegations().is_given(client, handle);
         let before = self.entry(dir_handle, &file.name);
-        if is_given && before == Some((handle, FileKind::File)) {
-            record.open = Some(open);
-            return Ok(());
+        let is_told_again = is_given && before == Some((handle, kind));
+        if !is_told_again {
+            if self.delegations().holder(dir_handle) != Some(client) || !is_given || self.peek(handle).is_some() {
+                return Err(Status::CapabilityRefused);
+            }
+            self.transactions.locks.check_write_name(dir_handle, &file.name)?;
+            if before.is_some() {
+                return Err(Status::Exists);
+            }
+            self.check_directory(who, dir_handle, dir, true)?;
+            match kind {
+                FileKind::Directory => self.take_in_directory(cx, dir, group, file, record)?,
+                _ => self.take_in_file(cx, dir, group, file, record)?,
+            }
+            record.changes.push(Change::PutEntry { dir: dir_handle, name: file.name.clone(), handle, kind });
+            record.changes.push(self.touch(dir_handle, dir, file.named_at.min(cx.now)));
         }
-        if self.delegations().holder(dir_handle) != Some(client) || !is_given || self.peek(handle).is_some() {
-            return Err(Status::CapabilityRefused);
+        if kind == FileKind::File {
+            record.open = Some(OpenChange::Open { client, handle, rights: rights_of_new(file), sequence: file.open_sequence });
         }
-        self.transactions.locks.check_write_name(dir_handle, &file.name)?;
-        if before.is_some() {
-            return Err(Status::Exists);
-        }
-        self.check_directory(who, dir_handle, dir, true)?;
+        Ok(())
+    }
+
+    fn take_in_file(&self, cx: &RequestContext<'_>, dir: &Inode, group: &NewFiles, file: &NewFile, record: &mut Record) -> Result<()> {
         let delays_nothing = file.delays && !file.open.contains(Rights::WRITE);
         if file.mode & !MODE_MASK != 0 || !Rights::OF_OPENS.contains(file.open) || file.open == Rights::default() || delays_nothing {
             return Err(Status::Invalid);
         }
         self.check_layout_told(&file.layout)?;
-        let gid = if dir.mode & MODE_SETGID != 0 { dir.gid } else { who.gid };
-        let inode = Inode::new(FileKind::File, file.mode, who.uid, gid, file.layout, file.made_at.min(cx.now));
-        let mut inode = Inode { project: self.hints(dir_handle).project, ..inode };
+        let gid = if dir.mode & MODE_SETGID != 0 { dir.gid } else { group.who.gid };
+        let inode = Inode::new(FileKind::File, file.mode, group.who.uid, gid, file.layout, file.made_at.min(cx.now));
+        let mut inode = Inode { project: self.hints(group.dir).project, ..inode };
         if file.delays {
             inode.flags = inode.flags.with(InodeFlags::DELAYED);
         } else if file.open.contains(Rights::WRITE) {
-            inode.flags = written_with(inode.flags, rights);
+            inode.flags = written_with(inode.flags, rights_of_new(file));
         }
-        record.open = Some(open);
+        record.changes.push(Change::PutInode { handle: file.handle, inode });
+        Ok(())
+    }
+
+    /// The new directory is its client's as the one that it is made in.
+    fn take_in_directory(&self, cx: &RequestContext<'_>, dir: &Inode, group: &NewFiles, file: &NewFile, record: &mut Record) -> Result<()> {
+        let hints = self.inherited_hints(group.dir, false, false);
+        let known = known_hints(&hints);
+        if file.mode & !DelayedAttributes::PERMISSIONS != 0 || self.map_of_new(self.settings().server, &known).is_some() {
+            return Err(Status::Invalid);
+        }
+        let inherits_group = dir.mode & MODE_SETGID != 0;
+        let mode = file.mode | if inherits_group { MODE_SETGID } else { 0 };
+        let gid = if inherits_group { dir.gid } else { group.who.gid };
+        let inode = Inode::new_directory(group.dir, mode, group.who.uid, gid, dir.layout, file.made_at.min(cx.now));
+        let (handle, inode) = (file.handle, Inode { project: known.project, ..inode });
         record.changes.push(Change::PutInode { handle, inode });
-        record.changes.push(Change::PutEntry { dir: dir_handle, name: file.name.clone(), handle, kind: FileKind::File });
-        record.changes.push(self.touch(dir_handle, dir, file.named_at.min(cx.now)));
+        record.changes.extend(hints.iter().map(|(name, value)| put_xattr(handle, name, value)));
+        record.changes.push(Change::PutDelegation { dir: handle, client: cx.client });
+        Ok(())
+    }
+
+    /// Takes in what a client has set of a directory that is delegated to it; what was told before
+    /// is left as it is.
+    ///
+    /// # Errors
+    /// [`Status::CapabilityRefused`]: the directory is not delegated to the client.
+    /// [`Status::Busy`], and why it could not have set it.
+    pub fn prepare_absorbed_attributes(&self, cx: &RequestContext<'_>, told: &NewAttributes, record: &mut Record) -> Result<()> {
+        let inode = self.known_directory(&DirTarget { dir: told.dir, map_epoch: 0 })?;
+        if self.delegations().holder(told.dir) != Some(cx.client) {
+            return Err(Status::CapabilityRefused);
+        }
+        if inode.version >= told.version {
+            return Ok(());
+        }
+        self.check_writable(told.dir, inode)?;
+        inode.check_unsealed()?;
+        if !owns(&told.who, inode) || !DelayedAttributes::may_set(inode.mode, told.mode) || inode.has_no_metafile() {
+            return Err(Status::NotPermitted);
+        }
+        let mut changed = inode.changed(told.at.min(cx.now));
+        changed.mode = told.mode.map_or(inode.mode, |mode| inode.mode & !DelayedAttributes::PERMISSIONS | mode);
+        changed.atime = told.atime.unwrap_or(inode.atime);
+        changed.mtime = told.mtime.unwrap_or(inode.mtime);
+        record.changes.push(Change::PutInode { handle: told.dir, inode: changed });
         Ok(())
     }
 
@@ -176,4 +240,9 @@ impl State {
         let fits = layout.first < place.data_servers && layout.width <= place.data_servers;
         if is_known && (fits || !is_newest) { Ok(()) } else { Err(Status::Invalid) }
     }
+}
+
+/// What a file is open with, of which its client has told.
+fn rights_of_new(file: &NewFile) -> Rights {
+    if file.delays { file.open.with(Rights::DELAY) } else { file.open }
 }

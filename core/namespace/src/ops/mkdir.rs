@@ -36,7 +36,7 @@ impl State {
         let (dir, name) = (request.at.dir, request.name.clone());
         let insert = TxPart::InsertEntry { dir, name, handle: Handle(0), kind: FileKind::Directory, replaces: None };
         let mut parts = vec![ServerPart { server: self.settings().server, part: insert }, ServerPart { server, part: make }];
-        let mut hints = self.inherited_hints(request);
+        let mut hints = self.inherited_hints(request.at.dir, request.stripe_bytes != 0, request.stripe_width != 0);
         hints.extend(self.inherited_acls(request.at.dir, FileKind::Directory, mode));
         if let Some(map) = self.map_of_new(server, &known_hints(&hints)) {
             let part = |server: ServerId| {
@@ -53,14 +53,14 @@ impl State {
 
     /// The hints of a new directory: those of the directory that it is made in, but what the
     /// request says itself, and `no_metafile` that is off (Kuhn 2007, section 4.2.4).
-    fn inherited_hints(&self, request: &MkdirRequest) -> Vec<(Bytes, Bytes)> {
+    pub(super) fn inherited_hints(&self, dir: Handle, says_stripe: bool, says_width: bool) -> Vec<(Bytes, Bytes)> {
         let says = |name: HintName| match name {
-            HintName::StripeSize | HintName::DistParams => request.stripe_bytes != 0,
-            HintName::NumDfiles | HintName::DistName => request.stripe_width != 0,
-            HintName::NoMetafile => !self.hints(request.at.dir).no_metafile,
+            HintName::StripeSize | HintName::DistParams => says_stripe,
+            HintName::NumDfiles | HintName::DistName => says_width,
+            HintName::NoMetafile => !self.hints(dir).no_metafile,
             HintName::Presplit | HintName::InlineLimit | HintName::Project => false,
         };
-        let hints = self.hint_values(request.at.dir).filter(|(name, _)| !says(*name));
+        let hints = self.hint_values(dir).filter(|(name, _)| !says(*name));
         hints.map(|(name, value)| (Bytes::from_static(name.attribute().as_bytes()), value.clone())).collect()
     }
 

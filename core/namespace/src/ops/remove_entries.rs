@@ -91,7 +91,7 @@ impl State {
         let parts = [TxPart::RemoveEntry { dir, name: name.clone(), handle }, object];
         // No transaction has this number.
         let tx = TxId { coordinator: self.settings.server, number: 0 };
-        self.prepare_parts(tx, &parts, slice.who, Status::Busy)?;
+        self.prepare_parts(tx, None, &parts, slice.who, Status::Busy)?;
         record.changes.push(Change::DeleteEntry { dir, name });
         match self.inode(handle)? {
             _ if kind == FileKind::Directory => self.remove_directory(handle, record),

@@ -175,7 +175,7 @@ fn act(machine: &mut Machine, deed: &Deed) {
             if machine.state.prepared(tx).is_some() {
                 return;
             }
-            if let Ok(handles) = machine.state.prepare_parts(tx, &parts, &Credentials::ROOT, Status::Conflict) {
+            if let Ok(handles) = machine.state.prepare_parts(tx, None, &parts, &Credentials::ROOT, Status::Conflict) {
                 let prepared = Prepared { parts, handles, time: WallTime(machine.now) };
                 machine.commit(Record { changes: vec![Change::PutPrepared { tx, prepared }], open: None });
             }

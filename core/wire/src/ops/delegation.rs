@@ -25,8 +25,8 @@ wire_struct! {
         pub count: u32,
     }
 
-    /// Tells of files that a client has made in directories that are delegated to it, in the order
-    /// in which it has made them. All are open then.
+    /// Tells of files and directories that a client has made in directories that are delegated to
+    /// it, in the order in which it has made them. All files are open then.
     pub struct CreateManyRequest {
         /// The files: at most [`CREATES_MAX`] together.
         pub groups: Vec<NewFiles>,
@@ -39,6 +39,14 @@ wire_struct! {
             /// Of which of the files, by their positions in a byte each, it has bytes for data
             /// servers.
             2 pub to_data: Bytes,
+            /// Which of the files, by their positions in a byte each, are directories: what is said
+            /// of how they are open counts for nothing. They are delegated to it, too. Made if a
+            /// create with [`CreateReply::tells_directories`](super::CreateReply) has delegated the
+            /// directory.
+            3 pub directories: Bytes,
+            /// What was set of delegated directories. Made on the same condition. At most
+            /// [`CREATES_MAX`] with the files.
+            5 pub attributes: Vec<NewAttributes>,
         }
     }
 
@@ -75,6 +83,26 @@ wire_struct! {
         pub layout: Layout,
     }
 
+    /// What the owner of a directory has set of it while it was delegated.
+    pub struct NewAttributes {
+        /// So many files of the request were made before.
+        pub position: u8,
+        /// The directory.
+        pub dir: Handle,
+        /// The user.
+        pub who: Credentials,
+        /// Permission bits (`0o777`).
+        pub mode: Option<u32>,
+        /// Last access.
+        pub atime: Option<WallTime>,
+        /// Last change.
+        pub mtime: Option<WallTime>,
+        /// When it was set, by the clock of this server as its client knows it.
+        pub at: WallTime,
+        /// The version of the directory since then: one that has it was told before.
+        pub version: u64,
+    }
+
     /// What became of each file.
     pub struct CreateManyReply {
         /// In the order of the request. An error: there is no such file, nor will there be.
@@ -88,6 +116,8 @@ wire_struct! {
             /// Of the files with bytes for data servers; one that is missing is to be asked for
             /// with an open.
             2 pub capabilities: Vec<NewCapability>,
+            /// What became of each of the attributes. An error: they were not set.
+            4 pub attributes: Vec<Result<()>>,
         }
     }
 

@@ -113,6 +113,9 @@ wire_struct! {
             /// With [`Rights::DELAY`], or a delegation: attributes may come with the close of a
             /// file without a content, too, whose bytes its client has brought to data servers.
             10 pub closes_with_attributes: bool,
+            /// With a delegation: directories may be made and attributes of directories be set
+            /// without asking, too.
+            12 pub tells_directories: bool,
         }
     }
 

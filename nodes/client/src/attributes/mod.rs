@@ -75,6 +75,19 @@ impl<R: Runtime> Client<R> {
         self.getattr_in(self.flow("getattr", handle), handle).await
     }
 
+    /// Attributes of an object for who is about to change some: size and times may be those of
+    /// before own writes that are with this client only, which stay here.
+    ///
+    /// # Errors
+    /// As [`Client::getattr`].
+    pub async fn getattr_to_change(&self, handle: Handle) -> Result<Attr> {
+        let known = self.inner.knowledge.state(handle, self.rt().now());
+        match known.and_then(|(state, asked)| self.settle_to_keep(&state, asked)) {
+            Some(attr) => Ok(attr),
+            None => self.getattr(handle).await,
+        }
+    }
+
     /// [`Client::getattr`] as a part of another operation.
     pub(crate) async fn getattr_in(&self, flow: Flow, handle: Handle) -> Result<Attr> {
         let mut later = None;
@@ -271,6 +284,9 @@ impl<R: Runtime> Client<R> {
                 return Ok(attr);
             }
             self.send_attributes(flow, &inode).await?;
+        }
+        if let Some(attr) = self.absorb_attributes(who, handle, changes) {
+            return Ok(attr);
         }
         let mut changes = changes.clone();
         if changes.mode.is_some_and(|mode| set_id_bits(mode) != 0) && changes.mtime.is_none() {

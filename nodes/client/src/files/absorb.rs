@@ -6,16 +6,19 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, FastHasher, FileKind, Handle, Layout, MILLISECOND, Nanos, SECOND, ServerId, ServerRole, Status};
+use weft_base::{
+    Attr, Credentials, FastHasher, FileKind, Handle, Layout, MILLISECOND, MODE_PROJECT, Nanos, SECOND, ServerId, ServerRole, Status,
+};
 use weft_layout::first_data_server;
 use weft_rt::{Runtime, join_all};
 use weft_wire::ops::{Class, DirChange, FileState, NewCapability, NewFile};
 use weft_wire::{Op, Operation, Rights};
 
 use super::delayed::DelayGranted;
-use super::delegations::{Absorbed, Place};
+use super::delegations::Place;
 use super::granted::Granted;
 use super::open_inode::OpenInode;
+use super::untold::{Absorbed, Batch, Done};
 use crate::flow::Flow;
 use crate::knowledge::{Effect, Led, Touched};
 use crate::{Client, CreateOptions, DelayWrites, Error, OpenFile, Result};
@@ -38,9 +41,9 @@ const LEARN_NS: u64 = 500 * MILLISECOND;
 /// Enough for a listing of so many of usual length, in bytes.
 const LIST_BYTES: u32 = 64 << 10;
 /// To change names in a directory, among the permissions of mode bits.
-const CHANGE_NAMES: u32 = 3;
+pub(super) const CHANGE_NAMES: u32 = 3;
 /// Files get the group of their directory, among the bits of its mode.
-const MODE_SETGID: u32 = 0o2000;
+pub(super) const MODE_SETGID: u32 = 0o2000;
 /// Only owners remove names from it, among the same.
 const MODE_STICKY: u32 = 0o1000;
 
@@ -60,13 +63,14 @@ impl<R: Runtime> Client<R> {
                 return None;
             }
             let attr = self.absorbed_attr(who, &parent, name, options, &place)?;
-            let delays = options.delays != DelayWrites::No && options.rights.contains(Rights::WRITE) && place.delay_bytes > 0;
+            let bytes = place.granted.delay_bytes;
+            let delays = options.delays != DelayWrites::No && options.rights.contains(Rights::WRITE) && bytes > 0;
             let granted = DelayGranted {
-                bytes: place.delay_bytes,
+                bytes,
                 size: 0,
                 delays: options.delays,
                 keeps_attributes: true,
-                closes_with_attributes: place.closes_with_attributes,
+                closes_with_attributes: place.granted.closes_with_attributes,
             };
             let change = self.changing(Touched::Name(dir, name));
             let ticket = self.inner.opens.begin();
@@ -92,7 +96,7 @@ impl<R: Runtime> Client<R> {
                 named_at: attr.mtime,
                 layout: attr.layout,
             };
-            Some((Absorbed { dir, who: who.clone(), file: new, inode }, (attr, file)))
+            Some((Absorbed { dir, who: who.clone(), done: Done::File(new, inode) }, (attr, file)))
         })
     }
 
@@ -107,7 +111,7 @@ impl<R: Runtime> Client<R> {
         Some(Attr {
             handle: place.handle,
             kind: FileKind::File,
-            mode: options.mode & 0o777,
+            mode: options.mode & 0o777 | dir.mode & MODE_PROJECT,
             uid: who.uid,
             gid: if dir.mode & MODE_SETGID != 0 { dir.gid } else { who.gid },
             nlink: 1,
@@ -296,27 +300,65 @@ impl<R: Runtime> Client<R> {
         let delegations = &self.inner.delegations;
         let Some(batch) = delegations.next(server) else { return Ok(()) };
         let reply = self.call_at_once(flow, server, &batch.request).await?;
-        if reply.outcomes.len() != batch.files.len() {
+        let files: usize = batch.request.groups.iter().map(|group| group.files.len()).sum();
+        let attributes_set = reply.attributes.unwrap_or_default();
+        if (reply.outcomes.len(), files + attributes_set.len()) != (files, batch.done.len()) {
             return Err(flow.error_at(Status::BadMessage, server));
         }
         if !reply.is_leased {
-            batch.files.iter().for_each(|absorbed| drop(self.changing(Touched::Name(absorbed.dir, &absorbed.file.name))));
-            delegations.must_be_forgotten(batch.files.iter().map(|absorbed| absorbed.file.handle));
+            batch.done.iter().for_each(|absorbed| self.forget_absorbed(absorbed));
         }
+        let new = || batch.done.iter().filter(|absorbed| !matches!(absorbed.done, Done::Attributes(_)));
         for NewCapability { number, capability } in reply.capabilities.unwrap_or_default() {
-            if let Some(absorbed) = batch.files.get(usize::from(number)) {
-                absorbed.inode.renewed(0, Rights::default(), Granted { capability, ceiling: None });
+            if let Some(Absorbed { done: Done::File(_, inode), .. }) = new().nth(number.into()) {
+                inode.renewed(0, Rights::default(), Granted { capability, ceiling: None });
             }
         }
         delegations.told(server, &batch, reply.handles, reply.is_leased);
-        for (absorbed, outcome) in batch.files.iter().zip(reply.outcomes) {
-            if let Err(status) = outcome {
-                // There is no such file: what was believed of its name is forgotten.
-                drop(self.changing(Touched::Name(absorbed.dir, &absorbed.file.name)));
-                self.inner.opens.never_made(&absorbed.inode);
-                delegations.lost(Error { server: Some(server), ..Error::local(status, "create", absorbed.file.handle) });
-            }
-        }
+        self.lost_absorbed(server, &batch, reply.outcomes, attributes_set);
         Ok(())
+    }
+
+    /// What a server has not taken in did not happen.
+    fn lost_absorbed(&self, server: ServerId, batch: &Batch, made: Vec<weft_base::Result<()>>, set: Vec<weft_base::Result<()>>) {
+        let (mut made, mut set) = (made.into_iter(), set.into_iter());
+        for absorbed in &batch.done {
+            let outcomes = if matches!(absorbed.done, Done::Attributes(_)) { &mut set } else { &mut made };
+            let Some(Err(status)) = outcomes.next() else { continue };
+            let (operation, object) = match &absorbed.done {
+                Done::File(new, inode) => {
+                    // What was believed of its name is forgotten.
+                    drop(self.changing(Touched::Name(absorbed.dir, &new.name)));
+                    self.inner.opens.never_made(inode);
+                    ("create", new.handle)
+                }
+                Done::Directory(new) => {
+                    self.forget_absorbed(absorbed);
+                    self.inner.delegations.removed(new.handle);
+                    ("mkdir", new.handle)
+                }
+                Done::Attributes(_) => {
+                    self.forget_absorbed(absorbed);
+                    ("setattr", absorbed.dir)
+                }
+            };
+            self.inner.delegations.lost(Error { server: Some(server), ..Error::local(status, operation, object) });
+        }
+    }
+
+    /// Nothing is believed any more, here or above, of what was done: no lease covers it.
+    fn forget_absorbed(&self, absorbed: &Absorbed) {
+        let dir = absorbed.dir;
+        let object = match &absorbed.done {
+            Done::File(new, _) | Done::Directory(new) => {
+                drop(self.changing(Touched::Name(dir, &new.name)));
+                new.handle
+            }
+            Done::Attributes(_) => dir,
+        };
+        if !matches!(absorbed.done, Done::File(..)) {
+            drop(self.changing(Touched::Everything(object)));
+        }
+        self.inner.delegations.must_be_forgotten([object]);
     }
 }

@@ -1,22 +1,23 @@
-//! Directories that are delegated to this client, and the files that it has made in them and not
-//! told of. Pure state behind a lock; the messages are in `absorb.rs`.
+//! Directories that are delegated to this client, and what it has made and set in them and not told
+//! of. Pure state behind a lock; the messages are in `absorb.rs`.
 //!
 //! ```text
-//!            a create is granted it          asked back, unused, or one too many
+//!            a create is granted it,
+//!            or made in one that is         asked back, unused, or one too many
 //!   (other) ────────────────────▶ Held ────────────────────────────────▶ Returned
 //!      ▲                          files are made, and wait to be told       │
 //!      └─────────────── all files told, and that it is given back ──────────┘
 //! ```
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use weft_base::{Credentials, FastMap, Handle, Nanos, ServerId, WallTime};
-use weft_wire::ops::{CREATES_MAX, CreateManyRequest, Delegation, HANDLES_FEW, HandleRange, NewFile, NewFiles};
+use weft_base::{FastMap, Handle, Nanos, ServerId, WallTime};
+use weft_wire::ops::{CREATES_MAX, CreateManyRequest, Delegation, HANDLES_FEW, HandleRange};
 
-use super::open_inode::OpenInode;
+use super::untold::{Absorbed, Batch, Done, Untold, told_of};
 use crate::Error;
 use crate::gate::Gate;
 
@@ -24,7 +25,9 @@ use crate::gate::Gate;
 const HELD_MAX: usize = 64;
 /// Directories of which is remembered how many files were made there by asking, at most.
 const MADE_MAX: usize = 1024;
-/// Files of one server that wait to be told of, at most.
+/// No directory is made without asking while so many of its server wait to be given back.
+const RETURNED_MAX: usize = 64;
+/// Files, directories and attributes of one server that wait to be told of, at most.
 const UNTOLD_MAX: usize = 4 * CREATES_MAX;
 
 #[derive(Debug, Default)]
@@ -57,51 +60,30 @@ struct State {
 }
 
 /// A directory in which this client makes files.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct HeldDirectory {
-    delay_bytes: u32,
-    closes_with_attributes: bool,
+    granted: DirectoryGranted,
     /// What the clock of its server showed, and that of this client, when it was granted.
     clock: (WallTime, Nanos),
     used: Nanos,
 }
 
-/// What one server has to be told.
-#[derive(Debug, Default)]
-struct Untold {
-    files: VecDeque<Absorbed>,
-    /// So many of them the server may have been told already.
-    sent: usize,
-    returned: Vec<Handle>,
-    handles: VecDeque<HandleRange>,
-    /// Files and returns that were told, ever, and that there were.
-    told: u64,
-    all: u64,
-    /// Held by whoever tells.
-    turn: Arc<Gate>,
-}
-
-/// A file that its server does not know yet.
-#[derive(Clone, Debug)]
-pub(super) struct Absorbed {
-    pub(super) dir: Handle,
-    pub(super) who: Credentials,
-    pub(super) file: NewFile,
-    pub(super) inode: Arc<OpenInode>,
+/// What goes for the files of a directory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DirectoryGranted {
+    /// As [`Delegation::delay_bytes`].
+    pub(super) delay_bytes: u32,
+    /// The server takes attributes with the close of a file that it has no content of.
+    pub(super) closes_with_attributes: bool,
+    /// It can be told of directories and of attributes, too.
+    pub(super) tells_directories: bool,
 }
 
 /// What a new file needs.
 pub(super) struct Place {
     pub(super) handle: Handle,
-    pub(super) delay_bytes: u32,
-    pub(super) closes_with_attributes: bool,
+    pub(super) granted: DirectoryGranted,
     pub(super) at: WallTime,
-}
-
-/// What a server is told with one message.
-pub(super) struct Batch {
-    pub(super) request: CreateManyRequest,
-    pub(super) files: Vec<Absorbed>,
 }
 
 impl Delegations {
@@ -147,32 +129,31 @@ impl Delegations {
 
     /// A create that was sent after so many recalls was granted the directory. One that was asked
     /// back since is given back.
-    pub(super) fn granted(
-        &self,
-        dir: Handle,
-        delegation: &Delegation,
-        closes_with_attributes: bool,
-        recalls: u64,
-        clock: (WallTime, Nanos),
-    ) {
+    pub(super) fn granted(&self, dir: Handle, delegation: &Delegation, granted: DirectoryGranted, recalls: u64, clock: (WallTime, Nanos)) {
         let mut state = self.lock();
         let untold = state.servers.entry(dir.server()).or_default();
         untold.handles.extend(delegation.handles.clone());
         if state.recalls != recalls {
             return self.give_back_from(&mut state, dir);
         }
+        self.hold(&mut state, dir, HeldDirectory { granted, clock, used: clock.1 });
+    }
+
+    /// The directory is this client's; if it has too many, the one used longest ago is not.
+    fn hold(&self, state: &mut State, dir: Handle, held: HeldDirectory) {
         if state.held.len() >= HELD_MAX
             && let Some((oldest, _)) = state.held.iter().min_by_key(|(dir, held)| (held.used, **dir))
         {
             let oldest = *oldest;
-            self.give_back_from(&mut state, oldest);
+            self.give_back_from(state, oldest);
         }
-        state.held.insert(dir, HeldDirectory { delay_bytes: delegation.delay_bytes, closes_with_attributes, clock, used: clock.1 });
+        state.held.insert(dir, held);
         self.holds.store(true, Ordering::Release);
     }
 
-    /// Makes a file in a directory that is held, if that is possible now: `make` says what it is,
-    /// given its place, or that it cannot be made so. Nobody gives the directory back meanwhile.
+    /// Makes a file or a directory in a directory that is held, if that is possible now: `make`
+    /// says what it is, given its place, or that it cannot be made so. Nobody gives the directory
+    /// back meanwhile. A directory that was made is held, too.
     pub(super) fn absorb<T>(&self, dir: Handle, now: Nanos, make: impl FnOnce(Place) -> Option<(Absorbed, T)>) -> Option<T> {
         if !self.holds.load(Ordering::Acquire) {
             return None;
@@ -181,18 +162,51 @@ impl Delegations {
         let State { held, servers, .. } = &mut *state;
         let held = held.get_mut(&dir)?;
         let untold = servers.entry(dir.server()).or_default();
-        if untold.files.len() >= UNTOLD_MAX {
+        if untold.done.len() >= UNTOLD_MAX {
             return None;
         }
         let handle = untold.handles.iter().find(|range| range.count > 0)?.first;
-        let at = held.time_at_server(now);
-        let (absorbed, made) =
-            make(Place { handle, delay_bytes: held.delay_bytes, closes_with_attributes: held.closes_with_attributes, at })?;
+        let (absorbed, made) = make(Place { handle, granted: held.granted, at: held.time_at_server(now) })?;
         held.used = now;
+        let held = *held;
+        let is_directory = matches!(absorbed.done, Done::Directory(_));
         untold.use_handle();
-        untold.files.push_back(absorbed);
+        untold.done.push_back(absorbed);
         self.owe(untold);
+        if is_directory {
+            self.hold(&mut state, handle, held);
+        }
         Some(made)
+    }
+
+    /// True if a directory may be made without asking in this one, as far as it goes.
+    pub(super) fn makes_directories(&self, dir: Handle) -> bool {
+        self.holds.load(Ordering::Acquire) && {
+            let state = self.lock();
+            let waits = state.servers.get(&dir.server()).is_some_and(|untold| untold.returned.len() >= RETURNED_MAX);
+            state.held.get(&dir).is_some_and(|held| held.granted.tells_directories) && !waits
+        }
+    }
+
+    /// Sets attributes of a directory that is held, if that is possible now: `set` says which,
+    /// given the time by the clock of its server, or that they cannot be set so. Nobody gives the
+    /// directory back meanwhile.
+    pub(super) fn set<T>(&self, dir: Handle, now: Nanos, set: impl FnOnce(WallTime) -> Option<(Absorbed, T)>) -> Option<T> {
+        if !self.holds.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut state = self.lock();
+        let State { held, servers, .. } = &mut *state;
+        let held = held.get_mut(&dir).filter(|held| held.granted.tells_directories)?;
+        let untold = servers.entry(dir.server()).or_default();
+        if untold.done.len() >= UNTOLD_MAX {
+            return None;
+        }
+        let (absorbed, attr) = set(held.time_at_server(now))?;
+        held.used = now;
+        untold.done.push_back(absorbed);
+        self.owe(untold);
+        Some(attr)
     }
 
     /// Renames a file of which its server was not told, at this time, if `rename` does so, given
@@ -204,15 +218,21 @@ impl Delegations {
         let mut state = self.lock();
         let State { held, servers, .. } = &mut *state;
         let (Some(held), Some(untold)) = (held.get_mut(&dir), servers.get_mut(&dir.server())) else { return false };
-        let mut files = untold.files.iter_mut().skip(untold.sent).filter(|absorbed| absorbed.dir == dir);
-        let Some(absorbed) = files.find(|absorbed| absorbed.file.name == *from) else { return false };
+        let is_in_dir = |absorbed: &Absorbed| absorbed.dir == dir;
+        let is_it = |absorbed: &Absorbed| is_in_dir(absorbed) && matches!(&absorbed.done, Done::File(file, _) if file.name == *from);
+        let done = &mut untold.done;
+        let (Some(found), Some(last)) = (done.iter().position(is_it), done.iter().rposition(is_in_dir)) else { return false };
+        // What was set of the directory since would count as later.
+        let is_set_since = matches!(done[last].done, Done::Attributes(_));
         let at = held.time_at_server(now);
-        if !rename(absorbed.file.handle, at) {
-            return false;
+        match &mut done[found].done {
+            Done::File(file, _) if found >= untold.sent && !is_set_since && rename(file.handle, at) => file.name = to.clone(),
+            _ => return false,
         }
-        absorbed.file.name = to.clone();
         // The directory gets its time with the last of its files.
-        files.last().unwrap_or(absorbed).file.named_at = at;
+        if let Done::File(file, _) | Done::Directory(file) = &mut done[last].done {
+            file.named_at = at;
+        }
         held.used = now;
         true
     }
@@ -291,7 +311,7 @@ impl Delegations {
     pub(super) fn has_next(&self, server: ServerId) -> bool {
         let state = self.lock();
         let Some(untold) = state.servers.get(&server) else { return false };
-        !untold.files.is_empty() || !untold.returned.is_empty() && state.is_all_forgotten()
+        !untold.done.is_empty() || !untold.returned.is_empty() && state.is_all_forgotten()
     }
 
     /// What a server is told next: it stays here until [`Delegations::told`]. A directory is given
@@ -300,24 +320,15 @@ impl Delegations {
         let mut state = self.lock();
         let is_all_forgotten = state.is_all_forgotten();
         let untold = state.servers.get_mut(&server).filter(|untold| untold.owes())?;
-        let files: Vec<Absorbed> = untold.files.iter().take(CREATES_MAX).cloned().collect();
-        untold.sent = untold.sent.max(files.len());
-        let is_last = files.len() == untold.files.len() && is_all_forgotten;
+        let done: Vec<Absorbed> = untold.done.iter().take(CREATES_MAX).cloned().collect();
+        untold.sent = untold.sent.max(done.len());
+        let is_last = done.len() == untold.done.len() && is_all_forgotten;
         let returned = if is_last { untold.returned.iter().take(CREATES_MAX).copied().collect() } else { Vec::new() };
-        if files.is_empty() && returned.is_empty() {
+        if done.is_empty() && returned.is_empty() {
             return None;
         }
-        let mut groups: Vec<NewFiles> = Vec::new();
-        for Absorbed { dir, who, file, .. } in &files {
-            match groups.last_mut().filter(|group| group.dir == *dir && group.who == *who) {
-                Some(group) => group.files.push(file.clone()),
-                None => groups.push(NewFiles { dir: *dir, who: who.clone(), files: vec![file.clone()] }),
-            }
-        }
-        let wants_handles = !files.is_empty() && untold.handles_left() < HANDLES_FEW;
-        let to_data: Vec<u8> = (0u8..).zip(&files).filter(|(_, new)| new.inode.wants_capability()).map(|(number, _)| number).collect();
-        let to_data = (!to_data.is_empty()).then(|| to_data.into());
-        Some(Batch { request: CreateManyRequest { groups, returned, wants_handles, to_data }, files })
+        let wants_handles = !done.is_empty() && untold.handles_left() < HANDLES_FEW;
+        Some(Batch { request: CreateManyRequest { returned, wants_handles, ..told_of(&done) }, done })
     }
 
     /// A server was told; false: it has taken nothing back.
@@ -325,18 +336,18 @@ impl Delegations {
         let mut state = self.lock();
         let untold = state.servers.entry(server).or_default();
         let returned = if takes_back { batch.request.returned.len() } else { 0 };
-        untold.files.drain(..batch.files.len());
-        untold.sent -= batch.files.len();
+        untold.done.drain(..batch.done.len());
+        untold.sent -= batch.done.len();
         // They may have been granted anew since, and given back again: that is told once more.
         untold.returned.drain(..returned);
         untold.handles.extend(handles);
-        let count = batch.files.len() + returned;
+        let count = batch.done.len() + returned;
         untold.told += count as u64;
         self.owed.fetch_sub(count, Ordering::AcqRel);
     }
 
     /// The server was told of these files, and does not tell when others change them.
-    pub(super) fn must_be_forgotten(&self, files: impl Iterator<Item = Handle>) {
+    pub(super) fn must_be_forgotten(&self, files: impl IntoIterator<Item = Handle>) {
         self.lock().unleased.extend(files);
     }
 
@@ -378,28 +389,6 @@ impl HeldDirectory {
     fn time_at_server(&self, now: Nanos) -> WallTime {
         let (granted, heard) = self.clock;
         WallTime(granted.0.saturating_add_unsigned(now.since(heard)))
-    }
-}
-
-impl Untold {
-    fn owes(&self) -> bool {
-        !self.files.is_empty() || !self.returned.is_empty()
-    }
-
-    fn handles_left(&self) -> u32 {
-        self.handles.iter().map(|range| range.count).sum()
-    }
-
-    /// The first handle that is left is one less.
-    fn use_handle(&mut self) {
-        while let Some(range) = self.handles.front_mut() {
-            if range.count > 0 {
-                range.first = Handle(range.first.0 + 1);
-                range.count -= 1;
-                return;
-            }
-            self.handles.pop_front();
-        }
     }
 }
 

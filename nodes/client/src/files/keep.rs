@@ -74,10 +74,17 @@ impl<R: Runtime> Client<R> {
     /// as that: programs that copy give each file such a list.
     pub(crate) fn keep_list(&self, who: &Credentials, handle: Handle, name: &[u8], value: &[u8], flags: XattrFlags) -> bool {
         let is_list = name == ACL_ACCESS.as_bytes() && flags == XattrFlags::default();
-        let Some(inode) = self.inner.opens.get(handle).filter(|inode| is_list && inode.is_delayed()) else { return false };
+        let inode = self.inner.opens.get(handle).filter(|inode| inode.is_delayed());
+        if !is_list || inode.is_none() && !self.inner.delegations.holds(handle) {
+            return false;
+        }
         let Ok(Some(list)) = Acl::parse(value) else { return false };
         let change = SetAttr { mode: Some(list.mode()), ..SetAttr::default() };
-        !list.is_more_than_mode() && self.keep_attributes(who, &inode, &change).is_some()
+        let keeps = || match &inode {
+            Some(inode) => self.keep_attributes(who, inode, &change),
+            None => self.absorb_attributes(who, handle, &change),
+        };
+        !list.is_more_than_mode() && keeps().is_some()
     }
 
     /// [`Client::send_attributes`] of a file that may be open.

@@ -41,12 +41,17 @@ impl KeptAttributes {
 
     /// Corrects what was known before.
     pub(super) fn show(&self, attr: &mut Attr) {
-        attr.mode = self.mode.map_or(attr.mode, |mode| attr.mode & !DelayedAttributes::PERMISSIONS | mode);
-        attr.atime = self.atime.unwrap_or(attr.atime);
+        *attr = self.set_in(*attr);
         if let Some(at) = self.mtime.filter(|_| attr.mtime_epoch <= KeptAttributes::EPOCH) {
             (attr.mtime, attr.mtime_epoch) = (at, KeptAttributes::EPOCH);
         }
         attr.ctime = attr.ctime.max(self.at);
+    }
+
+    /// With this mode and time of access.
+    pub(super) fn set_in(&self, attr: Attr) -> Attr {
+        let mode = self.mode.map_or(attr.mode, |mode| attr.mode & !DelayedAttributes::PERMISSIONS | mode);
+        Attr { mode, atime: self.atime.unwrap_or(attr.atime), ..attr }
     }
 
     /// For the close with this number.

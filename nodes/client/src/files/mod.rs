@@ -12,6 +12,7 @@ mod contents;
 mod delay;
 mod delayed;
 mod delegations;
+mod directories;
 mod distribution;
 mod gaps;
 mod gathered;
@@ -35,6 +36,7 @@ mod tail;
 mod tests;
 mod unnamed;
 mod unreported;
+mod untold;
 mod write;
 
 pub use hold::Hold;

@@ -16,6 +16,7 @@ use weft_wire::{LeaseScope, Rights};
 
 use super::appending::AGAIN_NS;
 use super::delayed::{Content, DelayGranted};
+use super::delegations::DirectoryGranted;
 use super::granted::Granted;
 use super::open_inode::OpenInode;
 use crate::flow::Flow;
@@ -121,8 +122,10 @@ impl<R: Runtime> Client<R> {
         let mut grant = Grant::NONE;
         let reply = self.ask_in_dir(flow, dir, By::Name(name), make, &mut grant).await?;
         if let (Some((recalls, _)), Some(delegation)) = (hold, &reply.delegation) {
-            let closes_with_attributes = reply.closes_with_attributes == Some(true);
-            self.inner.delegations.granted(dir, delegation, closes_with_attributes, recalls, (reply.dir.time, self.rt().now()));
+            let [closes_with_attributes, tells_directories] =
+                [reply.closes_with_attributes, reply.tells_directories].map(|said| said == Some(true));
+            let granted = DirectoryGranted { delay_bytes: delegation.delay_bytes, closes_with_attributes, tells_directories };
+            self.inner.delegations.granted(dir, delegation, granted, recalls, (reply.dir.time, self.rt().now()));
         }
         let done = change.created(&reply);
         if grant.scope == LeaseScope::All {

@@ -120,10 +120,12 @@ impl Knowledge {
     /// The attributes of a directory of which it is known that it has no such name, and that this
     /// client is not changing otherwise.
     pub fn has_no_name(&self, dir: Handle, name: &[u8], now: Nanos) -> Option<Attr> {
-        if self.leased.is_changing(dir) || !self.is_absent(dir, name, now) {
-            return None;
-        }
-        self.directory(dir, now).map(|(attr, _)| attr)
+        if self.is_absent(dir, name, now) { self.settled_directory(dir, now) } else { None }
+    }
+
+    /// The attributes of a directory that this client is not changing otherwise.
+    pub fn settled_directory(&self, dir: Handle, now: Nanos) -> Option<Attr> {
+        if self.leased.is_changing(dir) { None } else { self.directory(dir, now).map(|(attr, _)| attr) }
     }
 
     /// A listing that was asked for then has given these names of a directory, and no others; its

@@ -217,6 +217,11 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("mkdir", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_MKDIR);
         let name = checked(flow, name)?;
+        if (stripe_bytes, stripe_width) == (0, 0)
+            && let Some(attr) = self.absorb_directory(flow, who, dir, &name, mode).await?
+        {
+            return Ok(attr);
+        }
         let change = self.changing(Touched::Name(dir, &name));
         let make = |at| MkdirRequest { at, name: name.clone(), mode, stripe_bytes, stripe_width, who: who.clone() };
         let mut grant = Grant::NONE;

@@ -3,12 +3,12 @@
 
 use std::rc::Rc;
 
-use weft_base::{ClientId, Handle, Result, Status};
+use weft_base::{ClientId, FileKind, Handle, Result, Status};
 use weft_lease::AskedBack;
 use weft_namespace::{Record, RequestContext};
 use weft_rt::ServerRuntime;
 use weft_serving::Durability;
-use weft_wire::ops::{CREATES_MAX, CreateManyReply, CreateManyRequest, CreateRequest, NewCapability};
+use weft_wire::ops::{CREATES_MAX, CreateManyReply, CreateManyRequest, CreateRequest, NewAttributes, NewCapability, NewFile, NewFiles};
 use weft_wire::{Header, Op, Request, Wire};
 
 use crate::engine::{Engine, Room};
@@ -64,34 +64,39 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if is_delegated { Err(Status::Busy) } else { Ok(()) }
     }
 
-    /// A client tells of files that it has made. Each has its record; a request that must wait in
-    /// between begins anew, and finds what was done.
+    /// A client tells of files and directories that it has made. Each has its record; a request
+    /// that must wait in between begins anew, and finds what was done.
     pub(crate) fn create_many(self: &Rc<Self>, header: &Header, request: &CreateManyRequest) -> Result<Step> {
         let files: usize = request.groups.iter().map(|group| group.files.len()).sum();
-        if files > CREATES_MAX || request.returned.len() > CREATES_MAX {
+        let attributes = request.attributes.as_deref().unwrap_or_default();
+        if files + attributes.len() > CREATES_MAX || request.returned.len() > CREATES_MAX {
             return Err(Status::TooBig);
         }
         let client = header.request.client;
         let cx: RequestContext<'_> = self.context(client);
-        let (mut outcomes, mut changes, mut is_leased) = (Vec::with_capacity(files), 0, true);
-        for group in &request.groups {
-            for file in &group.files {
-                let mut record = Record::default();
-                let outcome = self.state.borrow().prepare_absorbed(&cx, group, file, &mut record);
-                match outcome {
-                    Ok(()) => {
-                        // Nothing is lost of what must wait for space.
-                        self.check_room_for(Op::CreateMany, &record)?;
-                        // Nobody else believes anything of the directory: when it was granted all
-                        // others had heard of that, and were told nothing since.
-                        changes += record.changes.len();
-                        self.change(&mut record);
-                        is_leased &= self.tells(client, group.dir, file.handle);
-                        outcomes.push(Ok(()));
-                    }
-                    Err(Status::Busy) => return Err(Status::Busy),
-                    Err(status) => outcomes.push(Err(status)),
-                }
+        let (mut outcomes, mut attributes_set) = (Vec::with_capacity(files), Vec::with_capacity(attributes.len()));
+        let (mut changes, mut is_leased) = (0, true);
+        for told in told_in_order(request) {
+            let mut record = Record::default();
+            let outcome = match told {
+                Told::New(group, file, kind) => self.state.borrow().prepare_absorbed(&cx, group, file, kind, &mut record),
+                Told::Attributes(told) => self.state.borrow().prepare_absorbed_attributes(&cx, told, &mut record),
+            };
+            if outcome == Err(Status::Busy) {
+                return Err(Status::Busy);
+            }
+            if outcome.is_ok() {
+                // Nothing is lost of what must wait for space.
+                self.check_room_for(Op::CreateMany, &record)?;
+                // Nobody else believes anything of the directory: when it was granted all others
+                // had heard of that, and were told nothing since.
+                changes += record.changes.len();
+                self.change(&mut record);
+                is_leased &= self.tells(client, &told);
+            }
+            match told {
+                Told::New(..) => outcomes.push(outcome),
+                Told::Attributes(_) => attributes_set.push(outcome),
             }
         }
         if request.groups.iter().any(|group| group.files.iter().any(|file| file.delays)) {
@@ -109,7 +114,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             request.wants_handles.then(|| state.prepare_handles(client, &mut record))
         };
         let capabilities = self.capabilities_of_new(&cx, request, &outcomes);
-        let body = CreateManyReply { outcomes, handles, is_leased, capabilities }.to_bytes();
+        let attributes = request.attributes.is_some().then_some(attributes_set);
+        let body = CreateManyReply { outcomes, handles, is_leased, capabilities, attributes }.to_bytes();
         changes += record.changes.len();
         self.change_and_answer_many(header, &mut record, &body, changes > 0);
         if !request.returned.is_empty() && self.shell.has_parked() {
@@ -135,10 +141,16 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         Some(to_data.iter().take(CREATES_MAX).filter_map(capability).collect())
     }
 
-    /// A client goes on to believe what it knows of a file that it has made, if it may.
-    fn tells(&self, client: ClientId, dir: Handle, file: Handle) -> bool {
+    /// A client goes on to believe what it knows of what it has made or set, if it may.
+    fn tells(&self, client: ClientId, told: &Told<'_>) -> bool {
         let (mut leases, now) = (self.clients.holders.leases.borrow_mut(), self.rt.now());
-        leases.grant(client, dir, now) && leases.tell(dir, file, now)
+        match *told {
+            Told::New(NewFiles { dir, .. }, NewFile { handle, .. }, kind) => {
+                let is_told = leases.grant(client, *dir, now) && leases.tell(*dir, *handle, now);
+                is_told && (kind != FileKind::Directory || leases.grant(client, *handle, now))
+            }
+            Told::Attributes(NewAttributes { dir, .. }) => leases.grant(client, *dir, now),
+        }
     }
 
     /// Asks those back to whom directories are delegated that others have asked for. Who hears
@@ -173,4 +185,31 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let directories = self.state.borrow().delegated_to(client);
         self.end_delegations(client, directories);
     }
+}
+
+/// One thing of which a client tells.
+enum Told<'a> {
+    /// It has made this.
+    New(&'a NewFiles, &'a NewFile, FileKind),
+    /// It has set this.
+    Attributes(&'a NewAttributes),
+}
+
+/// All of a request, in the order in which it was done.
+fn told_in_order(request: &CreateManyRequest) -> impl Iterator<Item = Told<'_>> {
+    let directories = request.directories.as_deref().unwrap_or_default();
+    let files = request.groups.iter().flat_map(|group| group.files.iter().map(move |file| (group, file)));
+    let mut files = files.enumerate().map(|(at, (group, file))| {
+        let is_directory = directories.contains(&(at as u8));
+        (at, Told::New(group, file, if is_directory { FileKind::Directory } else { FileKind::File }))
+    });
+    let mut attributes = request.attributes.iter().flatten().peekable();
+    let mut next = files.next();
+    std::iter::from_fn(move || {
+        let at = next.as_ref().map(|(at, _)| *at);
+        if let Some(told) = attributes.next_if(|told| at.is_none_or(|at| usize::from(told.position) <= at)) {
+            return Some(Told::Attributes(told));
+        }
+        std::mem::replace(&mut next, files.next()).map(|(_, told)| told)
+    })
 }

@@ -1,13 +1,14 @@
 //! Files that a mount makes without asking, in directories that nobody else knows: others see them
 //! at once, and what was made is there as if its server had been asked.
 
-use weft_base::{FileKind, Handle, MILLISECOND, SECOND, Status};
+use weft_base::{FileKind, Handle, MILLISECOND, SECOND, Status, WallTime};
 use weft_client::{RenameFlags, SetAttr, XattrFlags};
 use weft_posix::InodeNumber;
 use weft_rt::Runtime;
 use weft_sim_tests::cluster::Durability;
 use weft_sim_tests::mount::{Mount, caller, how};
 use weft_wire::Rights;
+use weft_wire::ops::SetTime;
 
 use super::delayed::{closed_in, rest, world};
 use super::{ROOT, World, content};
@@ -16,7 +17,7 @@ use super::{ROOT, World, content};
 const FILES: u32 = 40;
 
 /// A directory at the server of its parent, or at the other one.
-async fn made_dir(mount: &Mount, far: bool) -> InodeNumber {
+pub(super) async fn made_dir(mount: &Mount, far: bool) -> InodeNumber {
     for number in 0.. {
         let name = format!("d{number}");
         let Ok(shown) = mount.posix.mkdir(&caller(1, 0).who, ROOT, name.as_bytes(), 0o755).await else { continue };
@@ -28,7 +29,7 @@ async fn made_dir(mount: &Mount, far: bool) -> InodeNumber {
 }
 
 /// Makes files in a new directory.
-async fn made_files(mount: &Mount, files: u32) -> InodeNumber {
+pub(super) async fn made_files(mount: &Mount, files: u32) -> InodeNumber {
     let dir = made_dir(mount, false).await;
     for number in 0..files {
         closed_in(mount, dir, &format!("f{number}"), &content(number % 4)).await;
@@ -37,14 +38,14 @@ async fn made_files(mount: &Mount, files: u32) -> InodeNumber {
 }
 
 /// Files of which the server of the directory knows, as far as its own files say.
-async fn names(mount: &Mount, dir: InodeNumber) -> Vec<String> {
+pub(super) async fn names(mount: &Mount, dir: InodeNumber) -> Vec<String> {
     let mut names = mount.list(&caller(2, 0), dir, true, 7).await.expect("it is listed");
     names.sort_by_key(|name| name.trim_start_matches('f').parse::<u32>().ok());
     names.retain(|name| name.starts_with('f'));
     names
 }
 
-fn expected(files: u32) -> Vec<String> {
+pub(super) fn expected(files: u32) -> Vec<String> {
     (0..files).map(|number| format!("f{number}")).collect()
 }
 
@@ -394,7 +395,7 @@ fn nothing_is_made_without_asking_under_sync() {
 /// Two mounts that make, look for, move and remove files in directories of both, with faults.
 #[test]
 fn two_mounts_work_in_directories_of_each_other() {
-    for seed in 0..12 {
+    for seed in 0..24 {
         let mut world = World::new(300 + seed, None);
         world.takes_small_files();
         let dirs = [0, 1].map(|number| world.alone(number, move |mount| async move { made_dir(&mount, seed % 2 == 1).await }));
@@ -417,6 +418,12 @@ fn two_mounts_work_in_directories_of_each_other() {
                     expected.sort_unstable();
                     found.sort_unstable();
                     assert_eq!(found, expected, "seed {seed}");
+                    for name in found.iter().filter(|name| name.starts_with(DIRECTORY)) {
+                        let inner = mount.walk(&caller(2, 0), dir, name, true).await.expect("it is found");
+                        let attr = mount.stat(inner).await.expect("it is there");
+                        assert_eq!((attr.mode & 0o777, attr.mtime, attr.size), (0o700, WallTime(7), 1), "seed {seed}: {name}");
+                        mount.walk(&caller(2, 0), inner, "inside", true).await.expect("it is found");
+                    }
                 }
             });
         }
@@ -424,6 +431,19 @@ fn two_mounts_work_in_directories_of_each_other() {
             assert!(mount.lines().iter().all(|line| !line.contains("is lost")), "seed {seed}: {:?}", mount.lines());
         }
     }
+}
+
+/// How names of directories begin among those of files.
+const DIRECTORY: &str = "inner";
+
+/// Makes a directory with a file, and says what it is.
+async fn made_with_file(mount: &Mount, dir: InodeNumber, name: &str) {
+    let who = caller(1, 0).who;
+    let inner = mount.posix.mkdir(&who, dir, name.as_bytes(), 0o755).await.expect("a new directory").node;
+    closed_in(mount, inner, "inside", &content(1)).await;
+    let mtime = Some(SetTime { at: Some(WallTime(7)) });
+    let set = SetAttr { mode: Some(0o700), mtime, ..SetAttr::default() };
+    mount.posix.setattr(&who, inner, &set).await.expect("it is set");
 }
 
 /// Gives the names that it has made and not removed.
@@ -435,13 +455,19 @@ async fn work(mount: Mount, number: usize, dirs: [InodeNumber; 2]) -> [Vec<Strin
         let random = mount.posix.rt().random();
         let index = if random.is_multiple_of(9) { 1 - number } else { number };
         let (dir, name) = (dirs[index], format!("m{number}.{round}"));
+        let is_file = made[index].last().is_some_and(|name| !name.starts_with(DIRECTORY));
         match random / 16 % 12 {
             0 => super::pause(&mount).await,
-            1 if !made[index].is_empty() => {
+            4 => {
+                let name = format!("{DIRECTORY}{name}");
+                made_with_file(&mount, dir, &name).await;
+                made[index].push(name);
+            }
+            1 if is_file => {
                 let old = made[index].pop().expect("there is one");
                 mount.posix.unlink(&who.who, dir, old.as_bytes()).await.expect("it was made");
             }
-            2 if !made[index].is_empty() => {
+            2 if is_file => {
                 let old = made[index].pop().expect("there is one");
                 mount.rename(&who, dir, &old, &name).await.expect("it was made");
                 made[index].push(name);

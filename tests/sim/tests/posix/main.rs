@@ -32,6 +32,7 @@ mod overtaken;
 mod rewritten;
 mod scattered;
 mod space;
+mod unpacked;
 use appending::{append, check_log};
 use moving::{follow, move_on};
 use weft_wire::ops::{Family, Lock, LockKind, SetTime};

@@ -327,6 +327,7 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
                 delays_attributes: Some(true),
                 delegation: Some(Delegation { handles: Some(HandleRange { first: handle, count: 4096 }), delay_bytes: 8192 }),
                 closes_with_attributes: Some(true),
+                tells_directories: Some(true),
             }
             .to_bytes(),
         ),

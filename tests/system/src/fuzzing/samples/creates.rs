@@ -1,6 +1,6 @@
 //! Files that are made, by their server or by their client without asking.
 
-use weft_wire::ops::{CreateManyReply, CreateManyRequest, HandleRange, NewCapability, NewFile, NewFiles};
+use weft_wire::ops::{CreateManyReply, CreateManyRequest, HandleRange, NewAttributes, NewCapability, NewFile, NewFiles};
 
 use super::*;
 
@@ -35,16 +35,26 @@ pub(super) fn many(about: &Subject, who: &Credentials, name: &Bytes) -> Request 
     let (open, made_at, named_at) = (Rights::READ.with(Rights::WRITE), WallTime(7), WallTime(8));
     let file = NewFile { name: name.clone(), handle, mode: 0o644, open, open_sequence: 5, delays: true, made_at, named_at, layout };
     let files = vec![file.clone(), NewFile { delays: false, ..file }];
+    let (mode, atime, mtime) = (Some(0o755), Some(WallTime(3)), Some(WallTime(4)));
+    let set = NewAttributes { position: 1, dir, who: who.clone(), mode, atime, mtime, at: WallTime(9), version: 3 };
     Request::CreateMany(CreateManyRequest {
         groups: vec![NewFiles { dir, who: who.clone(), files }],
         returned: vec![dir],
         wants_handles: true,
         to_data: Some(Bytes::from_static(&[0])),
+        directories: Some(Bytes::from_static(&[1])),
+        attributes: Some(vec![set]),
     })
 }
 
 pub(super) fn reply(about: &Subject, handle: Handle) -> CreateManyReply {
     let handles = Some(HandleRange { first: handle, count: 4096 });
     let capabilities = Some(vec![NewCapability { number: 0, capability: about.capability(Rights::WRITE) }]);
-    CreateManyReply { outcomes: vec![Ok(()), Err(Status::CapabilityRefused)], handles, is_leased: true, capabilities }
+    CreateManyReply {
+        outcomes: vec![Ok(()), Err(Status::CapabilityRefused)],
+        handles,
+        is_leased: true,
+        capabilities,
+        attributes: Some(vec![Ok(())]),
+    }
 }
