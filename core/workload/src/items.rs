@@ -28,11 +28,13 @@ pub enum Naming {
     Fixed,
     /// Names become longer as numbers grow, as those of mdtest 1.9.3 (section 4.1.7).
     Growing,
+    /// As those of mdtest 4, with its directories.
+    Mdtest,
 }
 
 impl Naming {
     /// All, with their names in plans and options.
-    pub const ALL: [(&'static str, Naming); 2] = [("fixed", Naming::Fixed), ("growing", Naming::Growing)];
+    pub const ALL: [(&'static str, Naming); 3] = [("fixed", Naming::Fixed), ("growing", Naming::Growing), ("mdtest", Naming::Mdtest)];
 }
 
 /// How long an interval of recorded progress is.
@@ -92,6 +94,10 @@ impl Items {
         match self.naming {
             Naming::Fixed => format!("f{client}.{number:07}"),
             Naming::Growing => format!("f{client}.{number}"),
+            Naming::Mdtest => {
+                let kind = if self.kind == ItemsKind::Files { "file" } else { "dir" };
+                format!("{kind}.mdtest.{client}.{number}")
+            }
         }
     }
 }
@@ -113,5 +119,7 @@ mod tests {
         let lengths = |naming| [0, 12, 345_678].map(|number| Items { naming, ..Items::default() }.name(3, number).len());
         assert_eq!(lengths(Naming::Fixed), [10, 10, 10]);
         assert_eq!(lengths(Naming::Growing), [4, 5, 9]);
+        let items = Items { kind: ItemsKind::Directories, naming: Naming::Mdtest, ..Items::default() };
+        assert_eq!(items.name(3, 12), "dir.mdtest.3.12");
     }
 }

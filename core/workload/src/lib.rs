@@ -26,6 +26,9 @@ pub use steps::{Steps, WorkStep};
 
 use serde::{Deserialize, Serialize};
 
+/// In which mdtest 4 has the directories of its processes.
+const MDTEST_DIR: &str = "test-dir.0-0";
+
 /// Which directories the files are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -222,15 +225,19 @@ impl Workload {
             let names: Vec<String> = tree.map(|name| format!("{dir}/{name}")).collect();
             std::iter::once(dir).chain(names)
         };
-        of_clients.into_iter().flat_map(below).collect()
+        let is_mdtest = self.items.naming == Naming::Mdtest && self.dirs != Dirs::Split;
+        let outer = is_mdtest.then(|| MDTEST_DIR.to_string());
+        outer.into_iter().chain(of_clients.into_iter().flat_map(below)).collect()
     }
 
     /// The directory of a client.
     pub fn dir_name(&self, client: u64) -> String {
-        match self.dirs {
-            Dirs::Shared => "shared".to_string(),
-            Dirs::Split => "split".to_string(),
-            Dirs::Own => format!("client{client}"),
+        match (self.dirs, self.items.naming) {
+            (Dirs::Split, _) => "split".to_string(),
+            (Dirs::Shared, Naming::Mdtest) => format!("{MDTEST_DIR}/mdtest_tree.0"),
+            (Dirs::Own, Naming::Mdtest) => format!("{MDTEST_DIR}/mdtest_tree.{client}.0"),
+            (Dirs::Shared, _) => "shared".to_string(),
+            (Dirs::Own, _) => format!("client{client}"),
         }
     }
 

@@ -435,7 +435,8 @@ mod tests {
 
     #[test]
     fn items_may_be_directories_and_lie_in_a_tree() {
-        for (kind, naming) in [(ItemsKind::Files, Naming::Growing), (ItemsKind::Directories, Naming::Fixed)] {
+        let files = [Naming::Growing, Naming::Mdtest].map(|naming| (ItemsKind::Files, naming));
+        for (kind, naming) in files.into_iter().chain([(ItemsKind::Directories, Naming::Fixed)]) {
             let items = Items { kind, naming, depth: 2, branching: 3, ..Items::default() };
             let work = Workload { clients: 2, items, ..Workload::empty_files(4) };
             let ops = 13 * 2 * 4;
@@ -443,7 +444,7 @@ mod tests {
             make_dirs(dir.path(), &work).unwrap();
             let mut client = [PathTarget::new(dir.path()).client(0)];
             run(&PathTarget::new(dir.path()), &mut client, WorkStep::Create, &work).unwrap();
-            let made = dir.path().join("shared/t2/t1").join(work.file_name(0, 3));
+            let made = dir.path().join(work.dir_name(0)).join("t2/t1").join(work.file_name(0, 3));
             assert_eq!((made.is_dir(), made.is_file()), (kind == ItemsKind::Directories, kind == ItemsKind::Files));
             run(&PathTarget::new(dir.path()), &mut client, WorkStep::Remove, &work).unwrap();
             remove_dirs(dir.path(), &work).unwrap();
