@@ -112,4 +112,16 @@ impl<R: Runtime> Client<R> {
     pub fn is_bare(&self, handle: Handle) -> bool {
         self.inner.knowledge.state(handle, self.rt().now()).is_some_and(|(state, _)| state.attr.bare)
     }
+
+    /// Attributes of a directory that nobody changes without this client hearing of it, itself
+    /// included: as long as version and time of change stay the same, so do its names.
+    pub fn leased_directory(&self, dir: Handle) -> Option<Attr> {
+        self.inner.knowledge.leased_directory(dir, self.rt().now())
+    }
+
+    /// Exact attributes of an object that are known without asking.
+    pub fn leased_attr(&self, handle: Handle) -> Option<Attr> {
+        let (state, asked) = self.inner.knowledge.state(handle, self.rt().now())?;
+        self.settle_at_once(&state, asked)
+    }
 }

@@ -12,8 +12,8 @@
 //! - what callers without a kernel name by paths (`paths.rs`), or by handles that they keep for
 //!   ever (`handles.rs`);
 //! - opens that met a file which was replaced meanwhile (`walks.rs`), pages of listings
-//!   (`listings.rs`), closes that go to the servers many at a time (`closing.rs`), and what servers
-//!   do wrong (`error_counts.rs`).
+//!   (`listings.rs`, `kept_pages.rs`), closes that go to the servers many at a time (`closing.rs`),
+//!   and what servers do wrong (`error_counts.rs`).
 //!
 //! It never knows a protocol of a gateway or which runtime drives it, never starts a thread, and
 //! never holds a lock across a wait. So it is tested and simulated without a mount.
@@ -41,6 +41,7 @@ mod description;
 mod error_counts;
 mod gateway;
 mod handles;
+mod kept_pages;
 mod leases;
 mod listing;
 mod listings;

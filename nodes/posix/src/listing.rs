@@ -6,10 +6,19 @@ use std::sync::{Arc, Mutex};
 use weft_base::{Handle, Nanos, SECOND};
 use weft_client::DirPage;
 
+use crate::kept_pages::KeptPages;
+use crate::table::Table;
 use crate::told::XattrCount;
 
 /// A page of a listing serves callers for at most so long, in nanoseconds; then it is read anew.
 const AGE_MAX: u64 = SECOND;
+
+/// All directories that are being listed, and pages of those that were.
+#[derive(Debug, Default)]
+pub(crate) struct Listings {
+    pub open: Table<Listing>,
+    pub kept: KeptPages,
+}
 
 /// A directory that is being listed.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use weft_client::{Client, Error, Result};
 use weft_rt::Runtime;
 
 use crate::gateway::Gateway;
+use crate::kept_pages::names_version;
 use crate::listing::{Listing, Page};
 use crate::node::InodeNumber;
 use crate::posix::Posix;
@@ -37,12 +38,12 @@ pub struct Listed<'a> {
 impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// Begins to list a directory; the number names the listing.
     pub fn open_dir(&self, dir: InodeNumber) -> u64 {
-        self.listings.add(Arc::new(Listing::new(dir.handle())))
+        self.listings.open.add(Arc::new(Listing::new(dir.handle())))
     }
 
     /// Gives a listing back.
     pub fn close_dir(&self, number: u64) {
-        self.listings.remove(number);
+        self.listings.open.remove(number);
     }
 
     /// Calls `add` for each entry after `cookie` (0: from the start), `.` and `..` first, until it
@@ -58,7 +59,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         with_attrs: bool,
         mut add: impl FnMut(Listed<'_>) -> bool,
     ) -> Result<()> {
-        let listing = self.listings.get(number).ok_or(Error::local(Status::Stale, "list", Handle(0)))?;
+        let listing = self.listings.open.get(number).ok_or(Error::local(Status::Stale, "list", Handle(0)))?;
         let client = self.client.for_one_operation();
         let mut cookie = cookie;
         let mut added = false;
@@ -100,11 +101,22 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             return Ok(page);
         }
         let xattr_changes = self.told.xattr_changes();
-        let entries = match with_attrs {
-            true => client.readdir_soon(who, listing.dir, after, PAGE_BYTES).await,
-            false => client.readdir(who, listing.dir, after, PAGE_BYTES, false).await,
-        }?;
-        let page = Page { after, read_at, xattr_changes, entries: Arc::new(entries) };
+        let (at, version) = ((listing.dir, after), names_version(client, who, listing.dir));
+        let kept = version.and_then(|of| self.listings.kept.get(at, of, with_attrs, |handle| client.leased_attr(handle)));
+        let entries = match kept {
+            Some(entries) => entries,
+            None => {
+                let entries = Arc::new(match with_attrs {
+                    true => client.readdir_soon(who, listing.dir, after, PAGE_BYTES).await,
+                    false => client.readdir(who, listing.dir, after, PAGE_BYTES, false).await,
+                }?);
+                if let Some(of) = version.filter(|of| names_version(client, who, listing.dir) == Some(*of)) {
+                    self.listings.kept.keep(at, of, with_attrs, Arc::clone(&entries));
+                }
+                entries
+            }
+        };
+        let page = Page { after, read_at, xattr_changes, entries };
         listing.keep(page.clone());
         Ok(page)
     }

@@ -11,7 +11,7 @@ use crate::closes::Closes;
 use crate::description::Description;
 use crate::error_counts::ErrorCounts;
 use crate::gateway::Gateway;
-use crate::listing::Listing;
+use crate::listing::Listings;
 use crate::node::InodeNumber;
 use crate::pages::Pages;
 use crate::sealed::Sealed;
@@ -62,7 +62,7 @@ pub struct Posix<R: Runtime, G> {
     pub(crate) gateway: G,
     pub(crate) options: Options,
     pub(crate) files: Table<Description>,
-    pub(crate) listings: Table<Listing>,
+    pub(crate) listings: Listings,
     /// What may be believed above.
     pub(crate) told: Told,
     pub(crate) pages: Pages,
@@ -86,7 +86,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             gateway,
             options,
             files: Table::default(),
-            listings: Table::default(),
+            listings: Listings::default(),
             told: Told::new(options.ttl_ns, options.keeps_leases),
             pages: Pages::default(),
             set_id: SetId::default(),

@@ -126,7 +126,8 @@ fn a_synchronised_file_costs_what_rsync_asks_for() {
     let costs = requests_per_file(&fs, rsync);
     // It sets mode and times when it has closed, and opens what it has written twice more: all that
     // meets the mount alone unless the close was faster.
-    let asked = [("CreateMany", 1.0), ("SetAttr", 3.0), ("Open", 1.0), ("Close", 1.0), ("Rename", 1.0), ("GetAttr", 1.0)];
+    let asked =
+        [("CreateMany", 1.0), ("SetAttr", 3.0), ("Open", 1.0), ("Close", 1.0), ("Rename", 1.0), ("GetAttr", 1.0), ("ListXattr", 1.0)];
     check("rsync -aHAX", &costs, &asked);
     same(&fs, &copy);
     // What is the same already is looked at by its names and attributes, which say that there are

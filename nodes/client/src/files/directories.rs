@@ -92,7 +92,7 @@ impl<R: Runtime> Client<R> {
     pub(crate) fn absorb_attributes(&self, who: &Credentials, dir: Handle, changes: &SetAttr) -> Option<Attr> {
         let (knowledge, now) = (&self.inner.knowledge, self.rt().now());
         self.inner.delegations.set(dir, now, |at| {
-            let before = knowledge.settled_directory(dir, now)?;
+            let before = knowledge.leased_directory(dir, now)?;
             let kept = KeptAttributes::with(None, &before, who.uid, changes, at)?;
             let KeptAttributes { mode, atime, mtime, .. } = kept;
             let version = before.version + 1;

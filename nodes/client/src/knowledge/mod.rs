@@ -120,12 +120,15 @@ impl Knowledge {
     /// The attributes of a directory of which it is known that it has no such name, and that this
     /// client is not changing otherwise.
     pub fn has_no_name(&self, dir: Handle, name: &[u8], now: Nanos) -> Option<Attr> {
-        if self.is_absent(dir, name, now) { self.settled_directory(dir, now) } else { None }
+        if self.is_absent(dir, name, now) { self.leased_directory(dir, now) } else { None }
     }
 
-    /// The attributes of a directory that this client is not changing otherwise.
-    pub fn settled_directory(&self, dir: Handle, now: Nanos) -> Option<Attr> {
-        if self.leased.is_changing(dir) { None } else { self.directory(dir, now).map(|(attr, _)| attr) }
+    /// The attributes of a directory that are good under a lease, and that this client is not
+    /// changing otherwise.
+    pub fn leased_directory(&self, dir: Handle, now: Nanos) -> Option<Attr> {
+        let (attr, age) = self.directories.attr(dir, now)?;
+        let is_covered = self.leased.is_on() && !self.leased.is_changing(dir) && self.covers(dir, age, now).is_some();
+        is_covered.then_some(attr)
     }
 
     /// A listing that was asked for then has given these names of a directory, and no others; its

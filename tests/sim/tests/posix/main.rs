@@ -27,6 +27,7 @@ mod delegated;
 mod gathered;
 mod holes;
 mod known;
+mod listed;
 mod moving;
 mod overtaken;
 mod rewritten;

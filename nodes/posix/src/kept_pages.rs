@@ -1,0 +1,119 @@
+//! Pages of directories that were listed, kept while nothing changes: what is listed again, as
+//! programs do that compare trees, costs no message. A page is good for as long as the directory
+//! has the version that it had when the page was asked for and when it came, under a lease; the
+//! attributes of its entries are those that are known then, or the page is read anew.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use weft_base::{Attr, Credentials, FastMap, Handle, WallTime};
+use weft_client::{Client, DirPage};
+use weft_rt::Runtime;
+
+/// Entries in all pages that are kept, some 450 bytes each; a page counts as one more.
+const ENTRIES_MAX: usize = 1 << 16;
+/// To list a directory, among the permissions of mode bits.
+const READ: u32 = 4;
+
+/// What a directory was like when it was listed.
+pub(crate) type NamesVersion = (u64, WallTime);
+
+/// Pages by directory and the cookie that they follow.
+#[derive(Debug, Default)]
+pub(crate) struct KeptPages(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    pages: FastMap<(Handle, u64), KeptPage>,
+    /// In which order they came first.
+    order: VecDeque<(Handle, u64)>,
+    entries: usize,
+}
+
+#[derive(Debug)]
+struct KeptPage {
+    of: NamesVersion,
+    /// Its entries have attributes as far as there are any.
+    with_attrs: bool,
+    page: Arc<DirPage>,
+}
+
+/// What the names of a directory are now, if this user may list it and if that can be said without
+/// asking.
+pub(crate) fn names_version<R: Runtime>(client: &Client<R>, who: &Credentials, dir: Handle) -> Option<NamesVersion> {
+    let attr = client.leased_directory(dir).filter(|attr| attr.allows(who, READ))?;
+    Some((attr.version, attr.ctime))
+}
+
+impl KeptPages {
+    /// The page of this version that follows a cookie, with the attributes that `known` has.
+    pub fn get(
+        &self,
+        (dir, after): (Handle, u64),
+        of: NamesVersion,
+        with_attrs: bool,
+        known: impl Fn(Handle) -> Option<Attr>,
+    ) -> Option<Arc<DirPage>> {
+        let page = {
+            let inner = self.0.lock().expect("no code panics while it holds this lock");
+            let kept = inner.pages.get(&(dir, after)).filter(|kept| kept.of == of && (kept.with_attrs || !with_attrs))?;
+            Arc::clone(&kept.page)
+        };
+        if !with_attrs {
+            return Some(page);
+        }
+        let mut now = DirPage::clone(&page);
+        for entry in now.entries.iter_mut().filter(|entry| entry.attr.is_some()) {
+            (entry.attr, entry.is_exact) = (Some(known(entry.handle)?), true);
+        }
+        Some(Arc::new(now))
+    }
+
+    /// Keeps a page of this version, and as many others as there is room for.
+    pub fn keep(&self, at: (Handle, u64), of: NamesVersion, with_attrs: bool, page: Arc<DirPage>) {
+        let mut inner = self.0.lock().expect("no code panics while it holds this lock");
+        inner.entries += page.entries.len() + 1;
+        match inner.pages.insert(at, KeptPage { of, with_attrs, page }) {
+            Some(before) => inner.entries -= before.page.entries.len() + 1,
+            None => inner.order.push_back(at),
+        }
+        while inner.entries > ENTRIES_MAX {
+            let oldest = inner.order.pop_front().and_then(|oldest| inner.pages.remove(&oldest));
+            inner.entries -= oldest.expect("each page is in the order").page.entries.len() + 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIR: Handle = Handle(7);
+
+    fn page() -> Arc<DirPage> {
+        Arc::new(DirPage { entries: Vec::new(), end: true, parent: DIR })
+    }
+
+    #[test]
+    fn a_page_is_good_for_its_version_and_for_what_it_has() {
+        let kept = KeptPages::default();
+        let (first, second) = ((1, WallTime(1)), (2, WallTime(2)));
+        let has = |of, with_attrs| kept.get((DIR, 0), of, with_attrs, |_| None).is_some();
+        assert!(!has(first, false));
+        kept.keep((DIR, 0), first, false, page());
+        assert!(has(first, false) && !has(first, true) && !has(second, false));
+        kept.keep((DIR, 0), second, true, page());
+        assert!(!has(first, false) && has(second, false) && has(second, true));
+    }
+
+    #[test]
+    fn pages_that_came_first_go_first() {
+        let kept = KeptPages::default();
+        let of = (1, WallTime(1));
+        for after in 0..ENTRIES_MAX as u64 + 10 {
+            kept.keep((DIR, after), of, true, page());
+        }
+        let has = |after| kept.get((DIR, after), of, true, |_| None).is_some();
+        assert!(!has(9) && has(10));
+    }
+}

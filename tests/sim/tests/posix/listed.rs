@@ -1,0 +1,110 @@
+//! Directories that are listed again: without a message while nothing changes, and never as they
+//! were before a change.
+
+use weft_base::{Attr, MILLISECOND};
+use weft_posix::{InodeNumber, Listed};
+use weft_rt::Runtime;
+use weft_sim_tests::mount::{Mount, caller};
+
+use super::delayed::{closed_in, world};
+use super::delegated::made_dir;
+use super::{ROOT, content};
+
+/// How many files there are at first.
+const FILES: u32 = 300;
+
+/// Names with what is told of them, as `ls -l` asks for them.
+async fn long_list(mount: &Mount, dir: InodeNumber) -> Vec<(String, Attr)> {
+    mount.stat(dir).await.expect("it is there");
+    let (number, mut cookie, mut found) = (mount.posix.open_dir(dir), 2, Vec::new());
+    loop {
+        let (mut left, after) = (50, cookie);
+        let add = |entry: Listed<'_>| {
+            if left > 0 {
+                (left, cookie) = (left - 1, entry.cookie);
+                found.push((String::from_utf8_lossy(entry.name).into_owned(), entry.node, entry.shown.map(|(attr, _)| *attr)));
+            }
+            left == 0
+        };
+        mount.posix.list(number, &caller(2, 0).who, after, true, add).await.expect("it is listed");
+        if after == cookie {
+            break;
+        }
+    }
+    mount.posix.close_dir(number);
+    found.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+    let mut listed = Vec::new();
+    for (name, node, shown) in found {
+        let attr = mount.posix.getattr(node).await.expect("it is there").attr;
+        // A close in the background may put it beside its inode in between.
+        let of = |attr: &Attr| (attr.handle, attr.mode & 0o777, attr.size, attr.mtime);
+        assert!(shown.is_none_or(|shown| of(&shown) == of(&attr)), "{name}: {shown:?} was listed, and it is {attr:?}");
+        listed.push((name, attr));
+    }
+    listed
+}
+
+#[test]
+fn a_directory_that_is_listed_again_costs_no_message() {
+    let world = world();
+    let dir = world.alone(0, |mount| async move {
+        let dir = made_dir(&mount, false).await;
+        for number in 0..FILES {
+            closed_in(&mount, dir, &format!("f{number}"), &content(number % 4)).await;
+        }
+        dir
+    });
+    world.alone(1, move |mount| async move {
+        let first = long_list(&mount, dir).await;
+        assert_eq!(first.len() as u32, FILES);
+        let before = mount.posix.stats().requests;
+        for _ in 0..3 {
+            // What was believed above is over, and what pages of one listing are kept for, too.
+            mount.posix.rt().sleep_until(mount.posix.rt().now() + 1200 * MILLISECOND).await;
+            assert!(long_list(&mount, dir).await == first);
+        }
+        // Notices are asked for, and the session is kept alive.
+        let requests = mount.posix.stats().requests - before;
+        assert!(requests <= 12, "{requests} requests");
+    });
+}
+
+#[test]
+fn a_listing_shows_what_was_changed_before_it() {
+    let world = world();
+    let dir = world.alone(0, |mount| async move {
+        let dir = made_dir(&mount, false).await;
+        for number in 0..40 {
+            closed_in(&mount, dir, &format!("f{number}"), &content(number % 4)).await;
+        }
+        dir
+    });
+    for round in 0..120u32 {
+        let (by, looker) = if round % 3 == 0 { (1, 0) } else { (0, 1) };
+        let changed = world.alone(by, move |mount| async move {
+            let (who, name) = (caller(1, 0), format!("f{}", mount.posix.rt().random() % 50));
+            let found = mount.walk(&who, dir, &name, true).await;
+            match (found, mount.posix.rt().random() % 3) {
+                (Ok(node), 0) => mount.chmod(&who, node, 0o600 + round % 64).await.expect("it is changed"),
+                (Ok(_), 1) => mount.posix.unlink(&who.who, dir, name.as_bytes()).await.expect("it goes"),
+                (Ok(_), _) => mount.rename(&who, dir, &name, &format!("f{}", round % 50)).await.expect("it is moved"),
+                (Err(_), _) => drop(closed_in(&mount, dir, &name, &content(round % 5)).await),
+            }
+            long_list(&mount, dir).await
+        });
+        let seen = world.alone(looker, move |mount| async move { long_list(&mount, dir).await });
+        let of = |listed: &[(String, Attr)]| -> Vec<_> {
+            listed.iter().map(|(name, attr)| (name.clone(), attr.handle, attr.mode & 0o777, attr.size, attr.mtime)).collect()
+        };
+        assert_eq!(of(&seen), of(&changed), "round {round}");
+    }
+    // A user who may not list it is not shown what another one has listed.
+    world.alone(0, move |mount| async move {
+        mount.chmod(&caller(1, 0), dir, 0o711).await.expect("it is changed");
+        long_list(&mount, dir).await;
+        let mut stranger = caller(3, 1000);
+        stranger.who.checked_by_kernel = false;
+        assert!(mount.list(&stranger, dir, true, 50).await.is_err());
+        assert!(mount.list(&stranger, ROOT, true, 50).await.is_ok());
+    });
+}
