@@ -59,12 +59,11 @@ impl KeptPages {
             let kept = inner.pages.get(&(dir, after)).filter(|kept| kept.of == of && (kept.with_attrs || !with_attrs))?;
             Arc::clone(&kept.page)
         };
-        if !with_attrs {
-            return Some(page);
-        }
         let mut now = DirPage::clone(&page);
         for entry in now.entries.iter_mut().filter(|entry| entry.attr.is_some()) {
-            (entry.attr, entry.is_exact) = (Some(known(entry.handle)?), true);
+            // Those of then may be others now.
+            entry.attr = if with_attrs { Some(known(entry.handle)?) } else { None };
+            entry.is_exact = true;
         }
         Some(Arc::new(now))
     }
@@ -86,12 +85,59 @@ impl KeptPages {
 
 #[cfg(test)]
 mod tests {
+    use weft_base::{FileKind, Layout};
+    use weft_client::DirItem;
+
     use super::*;
 
     const DIR: Handle = Handle(7);
 
     fn page() -> Arc<DirPage> {
         Arc::new(DirPage { entries: Vec::new(), end: true, parent: DIR })
+    }
+
+    fn attr(version: u64) -> Attr {
+        let (time, handle) = (WallTime(0), Handle(8));
+        let layout = Layout { stripe_bytes: 4096, width: 1, first: 0, generation: 1 };
+        let (kind, mode, uid, gid, nlink, rdev, size) = (FileKind::File, 0o644, 0, 0, 1, 0, 0);
+        let (atime, mtime, ctime, born, mtime_epoch, truncate_epoch) = (time, time, time, time, 0, 0);
+        let (bare, hole_bytes) = (true, 0);
+        Attr {
+            handle,
+            kind,
+            mode,
+            uid,
+            gid,
+            nlink,
+            rdev,
+            size,
+            atime,
+            mtime,
+            mtime_epoch,
+            ctime,
+            version,
+            truncate_epoch,
+            layout,
+            bare,
+            born,
+            hole_bytes,
+        }
+    }
+
+    #[test]
+    fn attributes_are_those_that_are_known_now() {
+        let (kept, of) = (KeptPages::default(), (1, WallTime(1)));
+        let first = attr(1);
+        let name = bytes::Bytes::from_static(b"file");
+        let entry = DirItem { name, handle: first.handle, kind: first.kind, cookie: 9, attr: Some(first), is_exact: true };
+        kept.keep((DIR, 0), of, true, Arc::new(DirPage { entries: vec![entry], ..DirPage::clone(&page()) }));
+        let shown = |with_attrs, known: Option<Attr>| {
+            let page = kept.get((DIR, 0), of, with_attrs, |_| known)?;
+            Some(page.entries[0].attr.map(|attr| attr.version))
+        };
+        assert_eq!(shown(true, Some(attr(2))), Some(Some(2)));
+        assert_eq!(shown(true, None), None, "it is read anew");
+        assert_eq!(shown(false, None), Some(None));
     }
 
     #[test]
