@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use weft_base::{Attr, Credentials, FastMap, Handle, WallTime};
 use weft_client::{Client, DirPage};
 use weft_rt::Runtime;
@@ -69,7 +70,8 @@ impl KeptPages {
     }
 
     /// Keeps a page of this version, and as many others as there is room for.
-    pub fn keep(&self, at: (Handle, u64), of: NamesVersion, with_attrs: bool, page: Arc<DirPage>) {
+    pub fn keep(&self, at: (Handle, u64), of: NamesVersion, with_attrs: bool, page: &DirPage) {
+        let page = Arc::new(apart(page));
         let mut inner = self.0.lock().expect("no code panics while it holds this lock");
         inner.entries += page.entries.len() + 1;
         match inner.pages.insert(at, KeptPage { of, with_attrs, page }) {
@@ -83,6 +85,20 @@ impl KeptPages {
     }
 }
 
+/// The same page with its names in memory of their own: a few small pages would keep large buffers
+/// of messages alive.
+fn apart(page: &DirPage) -> DirPage {
+    let names: Vec<u8> = page.entries.iter().flat_map(|entry| &entry.name[..]).copied().collect();
+    let (names, mut end) = (Bytes::from(names), 0);
+    let mut apart = page.clone();
+    for entry in &mut apart.entries {
+        let begin = end;
+        end += entry.name.len();
+        entry.name = names.slice(begin..end);
+    }
+    apart
+}
+
 #[cfg(test)]
 mod tests {
     use weft_base::{FileKind, Layout};
@@ -92,9 +108,7 @@ mod tests {
 
     const DIR: Handle = Handle(7);
 
-    fn page() -> Arc<DirPage> {
-        Arc::new(DirPage { entries: Vec::new(), end: true, parent: DIR })
-    }
+    const PAGE: DirPage = DirPage { entries: Vec::new(), end: true, parent: DIR };
 
     fn attr(version: u64) -> Attr {
         let (time, handle) = (WallTime(0), Handle(8));
@@ -128,9 +142,13 @@ mod tests {
     fn attributes_are_those_that_are_known_now() {
         let (kept, of) = (KeptPages::default(), (1, WallTime(1)));
         let first = attr(1);
-        let name = bytes::Bytes::from_static(b"file");
-        let entry = DirItem { name, handle: first.handle, kind: first.kind, cookie: 9, attr: Some(first), is_exact: true };
-        kept.keep((DIR, 0), of, true, Arc::new(DirPage { entries: vec![entry], ..DirPage::clone(&page()) }));
+        let entry = |name, cookie| {
+            let name = Bytes::from_static(name);
+            DirItem { name, handle: first.handle, kind: first.kind, cookie, attr: Some(first), is_exact: true }
+        };
+        let page = DirPage { entries: vec![entry(b"one", 8), entry(b"other", 9)], ..PAGE };
+        kept.keep((DIR, 0), of, true, &page);
+        assert_eq!(kept.get((DIR, 0), of, true, |_| Some(first)).as_deref(), Some(&page));
         let shown = |with_attrs, known: Option<Attr>| {
             let page = kept.get((DIR, 0), of, with_attrs, |_| known)?;
             Some(page.entries[0].attr.map(|attr| attr.version))
@@ -146,9 +164,9 @@ mod tests {
         let (first, second) = ((1, WallTime(1)), (2, WallTime(2)));
         let has = |of, with_attrs| kept.get((DIR, 0), of, with_attrs, |_| None).is_some();
         assert!(!has(first, false));
-        kept.keep((DIR, 0), first, false, page());
+        kept.keep((DIR, 0), first, false, &PAGE);
         assert!(has(first, false) && !has(first, true) && !has(second, false));
-        kept.keep((DIR, 0), second, true, page());
+        kept.keep((DIR, 0), second, true, &PAGE);
         assert!(!has(first, false) && has(second, false) && has(second, true));
     }
 
@@ -157,7 +175,7 @@ mod tests {
         let kept = KeptPages::default();
         let of = (1, WallTime(1));
         for after in 0..ENTRIES_MAX as u64 + 10 {
-            kept.keep((DIR, after), of, true, page());
+            kept.keep((DIR, after), of, true, &PAGE);
         }
         let has = |after| kept.get((DIR, after), of, true, |_| None).is_some();
         assert!(!has(9) && has(10));

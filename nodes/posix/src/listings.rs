@@ -111,7 +111,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
                     false => client.readdir(who, listing.dir, after, PAGE_BYTES, false).await,
                 }?);
                 if let Some(of) = version.filter(|of| names_version(client, who, listing.dir) == Some(*of)) {
-                    self.listings.kept.keep(at, of, with_attrs, Arc::clone(&entries));
+                    self.listings.kept.keep(at, of, with_attrs, &entries);
                 }
                 entries
             }
