@@ -130,8 +130,8 @@ wire_struct! {
     }
 }
 
-/// Most files in one [`CreateManyRequest`]: their records must fit one frame of a journal with
-/// small segments.
+/// Most files and attributes in one [`CreateManyRequest`]: their records must fit one frame of a
+/// journal with small segments.
 pub const CREATES_MAX: usize = 128;
 
 /// So many handles a client is given at a time.

@@ -74,8 +74,11 @@ impl<R: Runtime> Client<R> {
     /// as that: programs that copy give each file such a list.
     pub(crate) fn keep_list(&self, who: &Credentials, handle: Handle, name: &[u8], value: &[u8], flags: XattrFlags) -> bool {
         let is_list = name == ACL_ACCESS.as_bytes() && flags == XattrFlags::default();
+        if !is_list {
+            return false;
+        }
         let inode = self.inner.opens.get(handle).filter(|inode| inode.is_delayed());
-        if !is_list || inode.is_none() && !self.inner.delegations.holds(handle) {
+        if inode.is_none() && !self.inner.delegations.holds(handle) {
             return false;
         }
         let Ok(Some(list)) = Acl::parse(value) else { return false };
