@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use weft_base::{Attr, ClusterMap, Credentials, FileKind, FsId, Handle, ROOT_HANDLE, ServerEntry, Status};
-use weft_client::{Client, ClientOptions};
+use weft_base::{Attr, ClusterMap, Credentials, FileKind, FsId, Handle, ROOT_HANDLE, ServerEntry, ServerId, Status};
+use weft_client::{Client, ClientOptions, DirPage};
 use weft_rt_real::{Address, ClientConfig, ClientRt};
 use weft_wire::Credential;
-use weft_wire::ops::ServerInfo;
+use weft_wire::ops::{LiveReply, ServerInfo, TraceReadReply, TraceReadRequest, TraceReply, TraceRequest};
 
 use crate::config::{Config, read_key};
 use crate::fs_arg::{FsArg, FsPath};
@@ -74,7 +74,8 @@ impl Common {
     }
 }
 
-/// A file system that this process uses.
+/// A file system that this process uses. What other crates ask of it by its methods is compiled
+/// here, once, and what they ask its client is compiled with them.
 pub struct Fs {
     /// The client.
     pub client: Client<ClientRt>,
@@ -244,6 +245,38 @@ impl Fs {
         }
         items.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(items)
+    }
+
+    /// One page of the names of a directory, from behind this cookie on.
+    ///
+    /// # Errors
+    /// As [`Client::readdir`].
+    pub fn page(&self, dir: Handle, cookie: u64, bytes_max: u32) -> weft_client::Result<DirPage> {
+        self.run(self.client.readdir(&self.who, dir, cookie, bytes_max, false))
+    }
+
+    /// Has a server record, or say what it records.
+    ///
+    /// # Errors
+    /// As [`Client::trace`].
+    pub fn trace(&self, server: ServerId, request: &TraceRequest) -> weft_client::Result<TraceReply> {
+        self.run(self.client.trace(server, request))
+    }
+
+    /// A part of what a server has recorded.
+    ///
+    /// # Errors
+    /// As [`Client::trace_read`].
+    pub fn trace_read(&self, server: ServerId, request: &TraceReadRequest) -> weft_client::Result<TraceReadReply> {
+        self.run(self.client.trace_read(server, request))
+    }
+
+    /// The live numbers of a server.
+    ///
+    /// # Errors
+    /// As [`Client::live`].
+    pub fn live(&self, server: ServerId) -> weft_client::Result<LiveReply> {
+        self.run(self.client.live(server))
     }
 
     /// Asks every server how it is.

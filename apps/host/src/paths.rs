@@ -136,7 +136,7 @@ pub fn joined(dir: &[u8], name: &[u8]) -> Vec<u8> {
 fn each_entry(fs: &Fs, dir: Handle, mut see: impl FnMut(&[u8], Handle) -> bool) {
     let mut cookie = 0;
     for _ in 0..PAGES {
-        let Ok(page) = fs.run(fs.client.readdir(&fs.who, dir, cookie, PAGE_BYTES, false)) else { return };
+        let Ok(page) = fs.page(dir, cookie, PAGE_BYTES) else { return };
         for entry in &page.entries {
             cookie = entry.cookie;
             if !see(&entry.name, entry.handle) {

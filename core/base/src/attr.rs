@@ -99,6 +99,19 @@ impl Layout {
     }
 }
 
+/// Permission to read, among the three of a class of users.
+pub const READ: u32 = 4;
+/// Permission to write.
+pub const WRITE: u32 = 2;
+/// Permission to execute, or to search a directory.
+pub const EXECUTE: u32 = 1;
+/// Set-group-id bit of a mode: what is made in such a directory gets its group.
+pub const MODE_SETGID: u32 = 0o2000;
+/// Sticky bit of a mode: only owners remove names from such a directory.
+pub const MODE_STICKY: u32 = 0o1000;
+/// The bits of a mode that `stat` shows.
+pub const MODE_MASK: u32 = 0o7777;
+
 /// A bit of [`Attr::mode`] that `stat` does not show: the object has an access control list, which
 /// counts beside the mode. The bits of the group are its mask.
 pub const MODE_ACL: u32 = 0x2000_0000;

@@ -17,8 +17,8 @@ mod time;
 
 pub use acl::{ACL_ACCESS, ACL_DEFAULT, Acl, mode_with_umask, mode_without_umask};
 pub use attr::{
-    Attr, BLOCK_BYTES, Credentials, FileKind, Layout, MODE_ACL, MODE_INLINE, MODE_PROJECT, MODE_SEALED, MODE_UNNAMED, NAME_BYTES_MAX,
-    PROJECT_ATTRIBUTE, check_name, is_project_attribute, set_id_bits, whole_blocks,
+    Attr, BLOCK_BYTES, Credentials, EXECUTE, FileKind, Layout, MODE_ACL, MODE_INLINE, MODE_MASK, MODE_PROJECT, MODE_SEALED, MODE_SETGID,
+    MODE_STICKY, MODE_UNNAMED, NAME_BYTES_MAX, PROJECT_ATTRIBUTE, READ, WRITE, check_name, is_project_attribute, set_id_bits, whole_blocks,
 };
 pub use checksum::{crc32c, crc32c_append};
 pub use extensions::{EXTENSION_HEADER_BYTES, ExtensionError, Extensions, extension_header, refuse_unknown};

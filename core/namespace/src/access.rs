@@ -1,15 +1,8 @@
 //! Who may do what: access control lists, mode bits, sticky directories, ownership.
 
-use weft_base::{Credentials, Handle, MODE_ACL, Result, Status};
+use weft_base::{Credentials, EXECUTE, Handle, MODE_ACL, MODE_STICKY, Result, Status, WRITE};
 
-use crate::{Inode, MODE_STICKY, State};
-
-/// Permission to read.
-pub const READ: u32 = 4;
-/// Permission to write.
-pub const WRITE: u32 = 2;
-/// Permission to execute, or to search a directory.
-pub const EXECUTE: u32 = 1;
+use crate::{Inode, State};
 
 /// True if this is the owner or the superuser.
 pub(crate) fn owns(who: &Credentials, inode: &Inode) -> bool {
@@ -57,6 +50,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weft_base::READ;
     use weft_base::{FileKind, Layout, ServerId, WallTime};
     use weft_wire::NameKey;
 

@@ -2,11 +2,11 @@
 //! in its mode (`MODE_ACL`), so nobody looks for lists of others.
 
 use bytes::Bytes;
-use weft_base::{ACL_ACCESS, ACL_DEFAULT, Acl, Credentials, FileKind, Handle, MODE_ACL, Result, Status};
+use weft_base::{ACL_ACCESS, ACL_DEFAULT, Acl, Credentials, FileKind, Handle, MODE_ACL, MODE_MASK, MODE_SETGID, Result, Status};
 use weft_layout::HintName;
 use weft_wire::ops::SetXattrRequest;
 
-use crate::{Change, Inode, MODE_MASK, MODE_SETGID, Record, RequestContext, State};
+use crate::{Change, Inode, Record, RequestContext, State};
 
 /// Read, write and execute for owner, group and others.
 const PERMISSIONS: u32 = 0o777;

@@ -1,20 +1,13 @@
 //! The inode: what a metadata server keeps for each object.
 
 use weft_base::{
-    Attr, BLOCK_BYTES, DataTime, FileKind, Handle, Layout, MODE_ACL, MODE_INLINE, MODE_PROJECT, MODE_SEALED, Result, Status, WallTime,
-    whole_blocks,
+    Attr, BLOCK_BYTES, DataTime, FileKind, Handle, Layout, MODE_ACL, MODE_INLINE, MODE_MASK, MODE_PROJECT, MODE_SEALED, Result, Status,
+    WallTime, whole_blocks,
 };
 use weft_store::objects::BlockRun;
 use weft_wire::{Reader, Wire};
 
 use crate::Charged;
-
-/// Set-group-id bit of a mode.
-pub const MODE_SETGID: u32 = 0o2000;
-/// Sticky bit of a mode: only owners remove names from such a directory.
-pub const MODE_STICKY: u32 = 0o1000;
-/// The bits of a mode that are kept.
-pub const MODE_MASK: u32 = 0o7777;
 
 /// Conditions of an inode, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

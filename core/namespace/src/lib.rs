@@ -38,12 +38,11 @@ mod traffic;
 mod tx;
 mod xattrs;
 
-pub use access::{EXECUTE, READ, WRITE};
 pub use accounts::{Account, Charged, NO_LIMIT, Resource, made_for, put_limit, put_loan};
 pub use acls::is_for_names;
 pub use change::{Change, OpenChange, Prepared, RECORD_VERSION, Record, encode};
 pub use contents::{ContentPlace, WaitingContent};
-pub use inode::{Inode, InodeFlags, MODE_MASK, MODE_SETGID, MODE_STICKY};
+pub use inode::{Inode, InodeFlags};
 pub use locks::LockMode;
 pub use moves::{SLICE_NAMES_MAX, next_slice, servers_for};
 pub use ops::{

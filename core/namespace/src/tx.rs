@@ -3,13 +3,13 @@
 //! once.
 
 use bytes::Bytes;
-use weft_base::{ClientId, Credentials, Handle, MODE_UNNAMED, Result, ServerId, Status, WallTime, check_name};
+use weft_base::{ClientId, Credentials, Handle, MODE_UNNAMED, Result, ServerId, Status, WRITE, WallTime, check_name};
 use weft_wire::ops::{TxId, TxPart};
 
 use crate::access::check_owner;
 use crate::accounts::made_for;
 use crate::ops::known_hints;
-use crate::{Change, Inode, InodeFlags, LockMode, Prepared, Record, State, WRITE};
+use crate::{Change, Inode, InodeFlags, LockMode, Prepared, Record, State};
 
 /// Names that one inode may have at most.
 const LINKS_MAX: u32 = i32::MAX as u32;

@@ -5,8 +5,8 @@ mod common;
 
 use bytes::Bytes;
 use common::*;
-use weft_base::{Credentials, FileKind, Handle, Status, WallTime};
-use weft_namespace::{MODE_SETGID, MODE_STICKY, Record, SizePlan};
+use weft_base::{Credentials, FileKind, Handle, MODE_SETGID, MODE_STICKY, Status, WallTime};
+use weft_namespace::{Record, SizePlan};
 use weft_wire::Rights;
 use weft_wire::ops::*;
 

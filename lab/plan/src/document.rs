@@ -160,33 +160,42 @@ impl<'a> Table<'a> {
     /// # Errors
     /// `read` refuses one of them, the list is empty, or the range is none.
     pub fn swept<T>(&self, key: &str, choices: &mut Choices, read: impl Fn(&DeValue<'_>) -> Result<T, String>) -> Result<Option<T>> {
+        let mut values = Vec::new();
+        let picked = self.sweep(key, choices, &mut |value| read(value).map(|value| values.push(value)))?;
+        Ok(picked.and_then(|picked| values.into_iter().nth(picked)))
+    }
+
+    /// The part of [`Table::swept`] that is the same code for all types: which of the values that
+    /// `read` was given is picked.
+    fn sweep(&self, key: &str, choices: &mut Choices, read: &mut dyn FnMut(&DeValue<'_>) -> Result<(), String>) -> Result<Option<usize>> {
         let Some((value, span)) = self.find(key) else { return Ok(None) };
         let name = format!("{}{key}", self.prefix);
         let fail = |span, problem: &str| self.document.error(span, &format!("{name}: {problem}"));
-        let mut values = Vec::new();
+        let mut labels = Vec::new();
         match value.get_ref() {
             DeValue::Array(items) => {
                 for item in items {
-                    let value = read(item.get_ref()).map_err(|problem| fail(item.span(), &problem))?;
-                    values.push((show(item.get_ref()), value));
+                    read(item.get_ref()).map_err(|problem| fail(item.span(), &problem))?;
+                    labels.push(show(item.get_ref()));
                 }
             }
             DeValue::Table(range) => {
                 for number in numbers(range).map_err(|problem| fail(span.clone(), &problem))? {
                     let written = number.to_string();
                     let parsed = DeValue::parse(&written).map_err(|error| fail(span.clone(), error.message()))?;
-                    let value = read(parsed.get_ref()).map_err(|problem| fail(span.clone(), &problem))?;
-                    values.push((number.to_string(), value));
+                    read(parsed.get_ref()).map_err(|problem| fail(span.clone(), &problem))?;
+                    labels.push(written);
                 }
             }
-            single => values.push((show(single), read(single).map_err(|problem| fail(value.span(), &problem))?)),
+            single => {
+                read(single).map_err(|problem| fail(value.span(), &problem))?;
+                labels.push(show(single));
+            }
         }
-        if values.is_empty() || values.len() > VALUES_MAX {
+        if labels.is_empty() || labels.len() > VALUES_MAX {
             return Err(fail(span, &format!("needs 1 to {VALUES_MAX} values")));
         }
-        let labels = values.iter().map(|(label, _)| label.clone()).collect();
-        let picked = choices.pick(&name, labels);
-        Ok(values.into_iter().nth(picked).map(|(_, value)| value))
+        Ok(Some(choices.pick(&name, labels)))
     }
 
     /// All values that a key stands for: none if it is not there.

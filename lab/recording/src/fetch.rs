@@ -102,7 +102,7 @@ impl Source<'_> {
     }
 
     fn ask(&self, request: &TraceReadRequest) -> Result<TraceReadReply> {
-        let reply = self.fs.run(self.fs.client.trace_read(self.server, request));
+        let reply = self.fs.trace_read(self.server, request);
         reply.map_err(|error| anyhow::anyhow!("{}", self.fs.why(&error)))
     }
 }

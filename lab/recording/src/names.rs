@@ -99,7 +99,7 @@ fn walk(fs: &Fs, wanted: &mut BTreeSet<u64>, mut found: impl FnMut(u64, Vec<u8>)
             if wanted.is_empty() || Instant::now() > deadline {
                 return;
             }
-            let Ok(page) = fs.run(fs.client.readdir(&fs.who, dir, cookie, PAGE_BYTES, false)) else { break };
+            let Ok(page) = fs.page(dir, cookie, PAGE_BYTES) else { break };
             for entry in &page.entries {
                 cookie = entry.cookie;
                 let is_wanted = wanted.remove(&entry.handle.0);

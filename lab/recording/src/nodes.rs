@@ -124,7 +124,7 @@ impl Traced {
     /// The answer; and true if it is missing because there was none.
     fn ask_one(&self, place: &Place, request: &TraceRequest) -> (Result<TraceReply>, bool) {
         match place {
-            Place::Server(server) => match self.fs.run(self.fs.client.trace(*server, request)) {
+            Place::Server(server) => match self.fs.trace(*server, request) {
                 Ok(reply) => (Ok(reply), false),
                 Err(error) => {
                     let is_silent = matches!(error.status, Status::Unreachable | Status::TimedOut);

@@ -129,7 +129,7 @@ pub fn ask_once(fs: &Fs) -> Vec<(ServerEntry, weft_client::Result<LiveReply>)> {
     thread::scope(|scope| {
         let ask = |entry: ServerEntry| {
             scope.spawn(move || {
-                let answer = fs.run(fs.client.live(entry.id));
+                let answer = fs.live(entry.id);
                 (entry, answer)
             })
         };
@@ -166,7 +166,7 @@ impl Shared {
 
     fn ask(&self, number: usize) {
         let server = lock(&self.servers[number]).seen.entry.id;
-        let answer = self.fs.run(self.fs.client.live(server)).map_err(|error| self.fs.why(&error));
+        let answer = self.fs.live(server).map_err(|error| self.fs.why(&error));
         let at = self.began.elapsed().as_secs_f64();
         let mut track = lock(&self.servers[number]);
         match answer {

@@ -45,6 +45,9 @@ pub struct Caller<R> {
     told: ToldHandles,
 }
 
+/// Encodes a request for an attempt to send it.
+pub type Encode<'a> = &'a (dyn Fn() -> Bytes + Sync);
+
 /// What a caller knows about one server.
 #[derive(Debug, Default)]
 struct Peer(Mutex<PeerState>);
@@ -117,33 +120,31 @@ impl<R: Runtime> Caller<R> {
     ) -> Result<(O::Reply, Payload)> {
         let told = &self.told;
         let encode = || told.encode(operation);
-        let reply = self.deliver(server, O::OP, encode(), &encode, bulk, deadline, &mut LeaseScope::default()).await?;
+        let reply = self.send(server, O::OP, &encode, bulk, deadline, &mut LeaseScope::default()).await?;
         Ok((told.decode::<O>(reply.body)?, reply.bulk))
     }
 
-    /// Like [`Caller::call`]; says also how much of the answer, which may be that there is nothing,
-    /// is given under a lease.
-    pub async fn call_leased<O: Operation>(&self, server: ServerId, operation: &O, deadline: Nanos) -> (Result<O::Reply>, LeaseScope) {
-        let told = &self.told;
-        let encode = || told.encode(operation);
-        let mut leased = LeaseScope::default();
-        let reply = self.deliver(server, O::OP, encode(), &encode, Bulk::None, deadline, &mut leased).await;
-        (reply.and_then(|reply| told.decode::<O>(reply.body)), leased)
+    /// Encodes requests for [`Caller::send`], and decodes replies.
+    pub fn told(&self) -> &ToldHandles {
+        &self.told
     }
 
-    /// The part of [`Caller::call_with_bulk`] that is the same code for all operations: it is
-    /// compiled once for each runtime. `body` is what `encode` returns.
-    #[allow(clippy::too_many_arguments)] // one request, and what is said of its answer
-    async fn deliver(
+    /// The part of [`Caller::call`] that is the same code for all operations, and so is compiled
+    /// once for each runtime: whoever adds to it what each request needs does the same. `leased` is
+    /// told how much of the answer, which may be that there is nothing, is given under a lease.
+    ///
+    /// # Errors
+    /// As [`Caller::call`].
+    pub async fn send(
         &self,
         server: ServerId,
         op: Op,
-        body: Bytes,
-        encode: &(dyn Fn() -> Bytes + Sync),
+        encode: Encode<'_>,
         bulk: Bulk<'_>,
         deadline: Nanos,
         leased: &mut LeaseScope,
     ) -> Result<Frame> {
+        let body = encode();
         self.rt.cpu(Work::Request).await;
         self.rt.pass(FaultPoint::ClientCode).await;
         let sent_bytes = body.len() as u64 + bulk.len();

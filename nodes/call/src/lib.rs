@@ -12,6 +12,7 @@ mod tests;
 mod told;
 mod window;
 
-pub use caller::{Caller, CallerStats};
+pub use caller::{Caller, CallerStats, Encode};
 pub use sequence::Sequences;
+pub use told::ToldHandles;
 pub use window::{both, run_window};

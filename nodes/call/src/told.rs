@@ -14,9 +14,9 @@ use weft_wire::{HandleTag, Operation, Tagged, Wire};
 /// whoever walks the path again is told of it again.
 const HANDLES_MAX: usize = 1 << 20;
 
-/// The tags of a client.
+/// The tags of a client. Each of its requests is encoded here, and each reply decoded.
 #[derive(Debug, Default)]
-pub(crate) struct ToldHandles {
+pub struct ToldHandles {
     has_any: AtomicBool,
     tags: Mutex<Tags>,
 }
@@ -30,21 +30,25 @@ struct Tags {
 
 impl ToldHandles {
     /// The body of a request, with the tags of the objects that it names.
-    pub(crate) fn encode<O: Operation>(&self, operation: &O) -> Bytes {
+    pub fn encode<O: Operation>(&self, operation: &O) -> Bytes {
         match self.has_any.load(Ordering::Relaxed) && O::OP.needs_tags() {
-            true => self.show(operation),
+            true => {
+                let mut named = Vec::new();
+                operation.each_handle(&mut |handle| named.push(handle));
+                self.show(operation.to_bytes(), &named)
+            }
             false => operation.to_bytes(),
         }
     }
 
     #[cold]
-    fn show<O: Operation>(&self, operation: &O) -> Bytes {
-        let (mut shown, tags) = (Vec::new(), self.lock());
+    fn show(&self, body: Bytes, named: &[Handle]) -> Bytes {
+        let tags = self.lock();
         // Of what it was not told of the client shows zeros: the root needs no tag, and all else is
         // refused.
-        operation.each_handle(&mut |handle| shown.push(tags.by_handle.get(&handle).copied().unwrap_or_default()));
+        let shown: Vec<HandleTag> = named.iter().map(|handle| tags.by_handle.get(handle).copied().unwrap_or_default()).collect();
         drop(tags);
-        let mut out = operation.to_bytes().to_vec();
+        let mut out = body.to_vec();
         weft_wire::put_tags(&shown, &mut out);
         out.into()
     }
@@ -53,22 +57,21 @@ impl ToldHandles {
     ///
     /// # Errors
     /// [`weft_base::Status::BadMessage`], [`weft_base::Status::NewerExtension`].
-    pub(crate) fn decode<O: Operation>(&self, body: Bytes) -> Result<O::Reply> {
+    pub fn decode<O: Operation>(&self, body: Bytes) -> Result<O::Reply> {
         let Tagged { message, tags } = Tagged::<O::Reply>::from_bytes(body)?;
         if !tags.is_empty() {
-            self.keep::<O>(&message, &tags);
+            let mut told = Vec::new();
+            O::each_told(&message, &mut |handle| told.push(handle));
+            self.keep(&told, &tags);
         }
         Ok(message)
     }
 
     #[cold]
-    fn keep<O: Operation>(&self, reply: &O::Reply, came: &[HandleTag]) {
-        let (mut came, mut tags) = (came.iter(), self.lock());
-        O::each_told(reply, &mut |handle| {
-            if let Some(tag) = came.next() {
-                tags.keep(handle, *tag, HANDLES_MAX);
-            }
-        });
+    fn keep(&self, told: &[Handle], came: &[HandleTag]) {
+        let mut tags = self.lock();
+        told.iter().zip(came).for_each(|(handle, tag)| tags.keep(*handle, *tag, HANDLES_MAX));
+        drop(tags);
         self.has_any.store(true, Ordering::Relaxed);
     }
 

@@ -25,7 +25,7 @@ pub async fn run_window<F: Future>(flows: impl IntoIterator<Item = F>, window: u
     }
 }
 
-async fn run_many<F: Future>(mut waiting: impl Iterator<Item = F>, window: usize) -> Vec<F::Output> {
+async fn run_many<F: Future>(waiting: impl Iterator<Item = F>, window: usize) -> Vec<F::Output> {
     if window <= 1 {
         let mut results = Vec::new();
         for flow in waiting {
@@ -33,43 +33,10 @@ async fn run_many<F: Future>(mut waiting: impl Iterator<Item = F>, window: usize
         }
         return results;
     }
-    let woken = Arc::new(Woken::default());
-    let mut slots: Vec<Slot<F>> = Vec::new();
-    let mut results: Vec<Option<F::Output>> = Vec::new();
-    let mut running = 0;
-    let around = weft_trace::context();
-    for flow in waiting.by_ref().take(window) {
-        let slot = slots.len();
-        let waker = Arc::new(SlotWaker { slot, queued: AtomicBool::new(true), woken: woken.clone() });
-        let context = Waker::from(waker.clone());
-        slots.push(Slot { flow: Box::pin(Some(flow)), result: results.len(), operation: around, context, waker });
-        woken.lock().ready.push_back(slot);
-        results.push(None);
-        running += 1;
-    }
-    poll_fn(|context| {
-        woken.set_parent(context.waker());
-        while let Some(index) = woken.take() {
-            let slot = &mut slots[index];
-            slot.waker.queued.store(false, Ordering::Release);
-            // A finished flow makes room for the next one, which is polled at once: nobody else
-            // would wake it.
-            while let Some(value) = slot.poll() {
-                results[slot.result] = Some(value);
-                // Moved once: an unfinished flow is hundreds of bytes.
-                slot.flow.set(waiting.next());
-                if slot.flow.is_some() {
-                    (slot.result, slot.operation) = (results.len(), around);
-                    results.push(None);
-                } else {
-                    running -= 1;
-                }
-            }
-        }
-        if running == 0 { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    results.into_iter().map(|result| result.expect("every slot ran until nothing was left")).collect()
+    let mut flows = FlowsOf { waiting, slots: Vec::new(), results: Vec::new() };
+    let mut driver = Driver::begin(&mut flows, window);
+    poll_fn(|context| driver.poll(&mut flows, context)).await;
+    flows.results.into_iter().map(|result| result.expect("every slot ran until nothing was left")).collect()
 }
 
 /// Drives two futures at once.
@@ -93,27 +60,106 @@ pub async fn both<A: Future, B: Future>(first: A, second: B) -> (A::Output, B::O
     (first_done.expect("poll_fn ended only when both were done"), second_done.expect("as above"))
 }
 
-struct Slot<F: Future> {
-    flow: Pin<Box<Option<F>>>,
-    /// Where the result goes.
-    result: usize,
-    /// What it is doing in the trace while it does not run.
+/// Flows of some type. What drives them does not know it, and so is compiled once.
+trait Flows {
+    /// Puts the next flow into a slot, which may be the first that there is not yet. False if no
+    /// flow is left.
+    fn fill(&mut self, slot: usize) -> bool;
+
+    /// Polls the flow of a slot and keeps its result; true if it has finished.
+    fn poll(&mut self, slot: usize, context: &mut Context<'_>) -> bool;
+}
+
+struct FlowsOf<I, F: Future> {
+    waiting: I,
+    /// Each with the place of its result.
+    slots: Vec<(Pin<Box<Option<F>>>, usize)>,
+    results: Vec<Option<F::Output>>,
+}
+
+impl<I: Iterator<Item = F>, F: Future> Flows for FlowsOf<I, F> {
+    fn fill(&mut self, slot: usize) -> bool {
+        let next = self.waiting.next();
+        let (is_left, result) = (next.is_some(), self.results.len());
+        match self.slots.get_mut(slot) {
+            // Moved once: an unfinished flow is hundreds of bytes.
+            Some(slot) => {
+                slot.0.set(next);
+                slot.1 = result;
+            }
+            None if is_left => self.slots.push((Box::pin(next), result)),
+            None => {}
+        }
+        if is_left {
+            self.results.push(None);
+        }
+        is_left
+    }
+
+    fn poll(&mut self, slot: usize, context: &mut Context<'_>) -> bool {
+        let (flow, result) = &mut self.slots[slot];
+        let Some(flow) = flow.as_mut().as_pin_mut() else { return false };
+        let Poll::Ready(value) = flow.poll(context) else { return false };
+        self.results[*result] = Some(value);
+        true
+    }
+}
+
+/// Polls the slots that were woken.
+struct Driver {
+    woken: Arc<Woken>,
+    slots: Vec<Slot>,
+    /// What the flows go on with in the trace.
+    around: weft_trace::Context,
+    running: usize,
+}
+
+struct Slot {
+    /// What its flow is doing in the trace while it does not run.
     operation: weft_trace::Context,
     waker: Arc<SlotWaker>,
     context: Waker,
 }
 
-impl<F: Future> Slot<F> {
-    /// The result, if the slot's flow has just finished.
-    fn poll(&mut self) -> Option<F::Output> {
-        let flow = self.flow.as_mut().as_pin_mut()?;
-        let before = weft_trace::set_context(self.operation);
-        let poll = flow.poll(&mut Context::from_waker(&self.context));
-        self.operation = weft_trace::set_context(before);
-        match poll {
-            Poll::Ready(value) => Some(value),
-            Poll::Pending => None,
+impl Driver {
+    fn begin(flows: &mut dyn Flows, window: usize) -> Driver {
+        let (woken, around) = (Arc::new(Woken::default()), weft_trace::context());
+        let mut slots = Vec::new();
+        while slots.len() < window && flows.fill(slots.len()) {
+            let waker = Arc::new(SlotWaker { slot: slots.len(), queued: AtomicBool::new(true), woken: woken.clone() });
+            woken.lock().ready.push_back(slots.len());
+            slots.push(Slot { operation: around, context: Waker::from(waker.clone()), waker });
         }
+        Driver { running: slots.len(), woken, slots, around }
+    }
+
+    fn poll(&mut self, flows: &mut dyn Flows, context: &mut Context<'_>) -> Poll<()> {
+        self.woken.set_parent(context.waker());
+        while let Some(index) = self.woken.take() {
+            let slot = &mut self.slots[index];
+            slot.waker.queued.store(false, Ordering::Release);
+            // A finished flow makes room for the next one, which is polled at once: nobody else
+            // would wake it.
+            while slot.poll(index, flows) {
+                if flows.fill(index) {
+                    slot.operation = self.around;
+                } else {
+                    self.running -= 1;
+                    break;
+                }
+            }
+        }
+        if self.running == 0 { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Slot {
+    /// True if the slot's flow has just finished.
+    fn poll(&mut self, index: usize, flows: &mut dyn Flows) -> bool {
+        let before = weft_trace::set_context(self.operation);
+        let has_finished = flows.poll(index, &mut Context::from_waker(&self.context));
+        self.operation = weft_trace::set_context(before);
+        has_finished
     }
 }
 

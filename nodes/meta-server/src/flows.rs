@@ -78,26 +78,31 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let inside = served.context();
         self.rt.spawn(async move {
             let result = weft_trace::within(inside, flow).await;
-            served.waited(weft_trace::now());
-            if let Err(status) = &result {
-                this.state.borrow_mut().remember(header.request, header.finished_below(), Err(*status));
-            }
-            let committed = this.settle().await;
-            served.kept(weft_trace::now());
-            let waiting = this.in_flight.borrow_mut().remove(&requested(&header)).expect("it is in flight until its flow ends");
-            if committed {
-                let (mut first, reply) = (Some(served), |header| Frame::reply(header, result.clone(), Payload::EMPTY));
-                for (peer, header) in &waiting {
-                    // What is told of the request goes with the first answer; others are for
-                    // repetitions.
-                    match first.take() {
-                        Some(served) => this.shell.answer(served, *peer, reply(header), this.rt.now()),
-                        None => this.shell.reply(*peer, reply(header)),
-                    }
-                }
-            }
+            this.flow_ended(&header, served, result).await;
         });
         Step::Later
+    }
+
+    /// Answers the request that a flow has executed, and repetitions of it.
+    async fn flow_ended(&self, header: &Header, mut served: ServedRequest, result: Result<Bytes>) {
+        served.waited(weft_trace::now());
+        if let Err(status) = &result {
+            self.state.borrow_mut().remember(header.request, header.finished_below(), Err(*status));
+        }
+        let committed = self.settle().await;
+        served.kept(weft_trace::now());
+        let waiting = self.in_flight.borrow_mut().remove(&requested(header)).expect("it is in flight until its flow ends");
+        if committed {
+            let (mut first, reply) = (Some(served), |header| Frame::reply(header, result.clone(), Payload::EMPTY));
+            for (peer, header) in &waiting {
+                // What is told of the request goes with the first answer; others are for
+                // repetitions.
+                match first.take() {
+                    Some(served) => self.shell.answer(served, *peer, reply(header), self.rt.now()),
+                    None => self.shell.reply(*peer, reply(header)),
+                }
+            }
+        }
     }
 
     /// Answers a question in a flow of its own.
@@ -121,14 +126,18 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let inside = served.context();
         self.rt.spawn(async move {
             let result = weft_trace::within(inside, flow).await;
-            served.waited(weft_trace::now());
-            let (result, bulk) = match result {
-                Ok((body, bulk)) => (Ok(body), bulk),
-                Err(status) => (Err(status), Payload::EMPTY),
-            };
-            this.shell.answer(served, peer, Frame::reply(&header, result, bulk), this.rt.now());
+            this.question_ended(peer, &header, served, result);
         });
         Step::Later
+    }
+
+    fn question_ended(&self, peer: PeerId, header: &Header, mut served: ServedRequest, result: Result<(Bytes, Payload)>) {
+        served.waited(weft_trace::now());
+        let (result, bulk) = match result {
+            Ok((body, bulk)) => (Ok(body), bulk),
+            Err(status) => (Err(status), Payload::EMPTY),
+        };
+        self.shell.answer(served, peer, Frame::reply(header, result, bulk), self.rt.now());
     }
 
     /// The request that is being executed goes on in a flow.

@@ -7,14 +7,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, FastMap, Handle, WallTime};
+use weft_base::{Attr, Credentials, FastMap, Handle, READ, WallTime};
 use weft_client::{Client, DirPage};
 use weft_rt::Runtime;
 
 /// Entries in all pages that are kept, some 450 bytes each; a page counts as one more.
 const ENTRIES_MAX: usize = 1 << 16;
-/// To list a directory, among the permissions of mode bits.
-const READ: u32 = 4;
 
 /// What a directory was like when it was listed.
 pub(crate) type NamesVersion = (u64, WallTime);

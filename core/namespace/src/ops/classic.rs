@@ -3,7 +3,7 @@
 //! stays, as in PVFS2: an inode without a name, datafiles without a file. Nothing looks for them,
 //! and nothing fails because of them.
 
-use weft_base::{FileKind, Handle, Layout, Result, Status, check_name};
+use weft_base::{EXECUTE, FileKind, Handle, Layout, MODE_MASK, Result, Status, check_name};
 use weft_wire::ops::{
     ClassicDirectoryReply, ClassicDirectoryRequest, ClassicInsertEntryRequest, ClassicMakeMetafileReply, ClassicMakeMetafileRequest,
     ClassicRemoveEntryReply, ClassicRemoveEntryRequest, ClassicRemoveMetafileRequest, ClassicReserveReply, ClassicReserveRequest,
@@ -12,7 +12,7 @@ use weft_wire::ops::{
 use weft_wire::{Capability, Rights};
 
 use crate::access::must_own_entries;
-use crate::{Change, EXECUTE, Inode, InodeFlags, MODE_MASK, Record, RequestContext, State};
+use crate::{Change, Inode, InodeFlags, Record, RequestContext, State};
 
 /// Its datafiles are made before it has a name: whoever removes it by Weft's own operations finds
 /// all of them.

@@ -1,12 +1,12 @@
 //! Create: a file, symlink, pipe, socket or device, opened at once if that is wanted.
 
-use weft_base::{Attr, FileKind, Handle, Layout, MODE_ACL, MODE_UNNAMED, Result, Status, check_name};
+use weft_base::{Attr, EXECUTE, FileKind, Handle, Layout, MODE_ACL, MODE_SETGID, MODE_UNNAMED, Result, Status, check_name};
 use weft_layout::{Strips, first_data_server};
 use weft_wire::Rights;
 use weft_wire::ops::{CreateReply, CreateRequest, DirChange};
 
 use super::open::{check_out, written_with};
-use crate::{Change, EXECUTE, Inode, MODE_SETGID, OpenChange, Record, RequestContext, State};
+use crate::{Change, Inode, OpenChange, Record, RequestContext, State};
 
 /// Longest target of a symlink in bytes (`PATH_MAX` of Linux without its NUL).
 const TARGET_BYTES_MAX: usize = 4095;

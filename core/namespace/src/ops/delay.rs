@@ -15,13 +15,13 @@
 //! hears no notices any more loses the right, and with it what it has kept: others may have looked.
 
 use bytes::Bytes;
-use weft_base::{ClientId, DataTime, Handle, MODE_INLINE, Result, Status, whole_blocks};
+use weft_base::{ClientId, DataTime, Handle, MODE_INLINE, MODE_MASK, Result, Status, whole_blocks};
 use weft_layout::INLINE_BYTES_MAX;
 use weft_wire::Rights;
 use weft_wire::ops::{CloseRequest, CreateRequest, DelayedAttributes, OpenRequest};
 
 use crate::contents::ContentRoom;
-use crate::{Change, Inode, InodeFlags, MODE_MASK, OpenChange, Record, RequestContext, State};
+use crate::{Change, Inode, InodeFlags, OpenChange, Record, RequestContext, State};
 
 impl State {
     /// How many bytes of a new file the client that makes it may keep; `None`: it may not.

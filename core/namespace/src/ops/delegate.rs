@@ -12,7 +12,7 @@
 //! A client that hears no notices any more loses the directory, and with it the files that it has
 //! not told of: others may have looked.
 
-use weft_base::{ClientId, FileKind, Handle, Layout, Result, Status, check_name};
+use weft_base::{ClientId, FileKind, Handle, Layout, MODE_MASK, MODE_SETGID, Result, Status, check_name};
 use weft_wire::ops::{
     CreateRequest, DelayedAttributes, Delegation, DirTarget, HANDLES_FEW, HANDLES_GIVEN, HandleRange, NewAttributes, NewFile, NewFiles,
 };
@@ -22,7 +22,7 @@ use super::mkdir::known_hints;
 use super::open::written_with;
 use crate::access::owns;
 use crate::tx::put_xattr;
-use crate::{Change, Inode, InodeFlags, MODE_MASK, MODE_SETGID, OpenChange, Record, RequestContext, State};
+use crate::{Change, Inode, InodeFlags, OpenChange, Record, RequestContext, State};
 
 /// Directories that are delegated to one client at most.
 const DIRECTORIES_MAX: usize = 128;

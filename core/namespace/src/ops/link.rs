@@ -1,9 +1,9 @@
 //! Link: the new name is here, the inode perhaps elsewhere.
 
-use weft_base::{FileKind, Handle, MODE_UNNAMED, Result, Status, WallTime, check_name};
+use weft_base::{EXECUTE, FileKind, Handle, MODE_UNNAMED, Result, Status, WallTime, check_name};
 use weft_wire::ops::{FileState, LinkRequest, TxPart};
 
-use crate::{Change, EXECUTE, Inode, InodeFlags, Record, RequestContext, ServerPart, State};
+use crate::{Change, Inode, InodeFlags, Record, RequestContext, ServerPart, State};
 
 impl State {
     /// The parts of a new name for an object.

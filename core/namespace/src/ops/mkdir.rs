@@ -1,11 +1,11 @@
 //! Mkdir: a name here, a directory here or on another server.
 
 use bytes::Bytes;
-use weft_base::{Attr, FileKind, Handle, Layout, ROOT_HANDLE, Result, ServerId, Status, WallTime, check_name};
+use weft_base::{Attr, EXECUTE, FileKind, Handle, Layout, MODE_SETGID, ROOT_HANDLE, Result, ServerId, Status, WallTime, check_name};
 use weft_layout::{HintName, Hints, directory_server};
 use weft_wire::ops::{FileState, MkdirRequest, PartitionMap, TxPart};
 
-use crate::{Change, EXECUTE, Inode, MODE_SETGID, RequestContext, ServerPart, State};
+use crate::{Change, Inode, RequestContext, ServerPart, State};
 
 impl State {
     /// The change that makes a new file system: its root directory.

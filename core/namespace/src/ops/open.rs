@@ -1,10 +1,10 @@
 //! Open by handle.
 
-use weft_base::{ClientId, Credentials, FileKind, Handle, MODE_INLINE, Result, Status};
+use weft_base::{ClientId, Credentials, FileKind, Handle, MODE_INLINE, READ, Result, Status, WRITE};
 use weft_wire::Rights;
 use weft_wire::ops::{OpenDelay, OpenReply, OpenRequest, RoomWanted};
 
-use crate::{Change, Inode, InodeFlags, OpenChange, READ, Record, RequestContext, State, WRITE};
+use crate::{Change, Inode, InodeFlags, OpenChange, Record, RequestContext, State};
 
 impl State {
     /// Opens a file. The request's wish to truncate is not looked at: the server truncates first.

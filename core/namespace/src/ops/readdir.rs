@@ -1,11 +1,11 @@
 //! ReadDir: entries in the order of their cookies.
 
 use bytes::Bytes;
-use weft_base::Result;
+use weft_base::{EXECUTE, READ, Result};
 use weft_wire::ops::{DirEntry, ReadDirReply, ReadDirRequest};
 
 use crate::directory::Entry;
-use crate::{EXECUTE, READ, RequestContext, State};
+use crate::{RequestContext, State};
 
 /// Encoded size of an entry without its name and state, in bytes.
 const ENTRY_BYTES: usize = 4 + 8 + 1 + 8 + 1;

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use weft_base::{Credentials, FileKind, Handle, Result, Status, WallTime};
+use weft_base::{Credentials, FileKind, Handle, READ, Result, Status, WallTime};
 use weft_wire::ops::{DirChange, LeftEntry, REMOVALS_MAX, RemoveEntriesReply, RemoveEntriesRequest, TxId, TxPart};
 
 use crate::access::must_own_entries;
 use crate::directory::Entry;
-use crate::{Change, READ, Record, RequestContext, State};
+use crate::{Change, Record, RequestContext, State};
 
 /// A slice that is being removed.
 struct Slice<'a> {

@@ -2,12 +2,12 @@
 //! name collects what is known of both names ([`RenameSource`], [`RenameTarget`]), and everything
 //! else follows from that ([`State::plan_rename`]).
 
-use weft_base::{Attr, Credentials, FileKind, Handle, Result, ServerId, Status, check_name};
+use weft_base::{Attr, Credentials, FileKind, Handle, MODE_STICKY, Result, ServerId, Status, check_name};
 use weft_wire::ops::{DirTarget, RenameRequest, TxPart};
 
 use super::link::expect_project;
 use crate::access::must_own_entries;
-use crate::{MODE_STICKY, ServerPart, State};
+use crate::{ServerPart, State};
 
 /// What the old name leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,9 @@
 //! SetAttr: mode, owner, group, times; with `truncate.rs` the size.
 
 use bytes::Bytes;
-use weft_base::{Credentials, DataTime, FileKind, Handle, MODE_INLINE, MODE_SEALED, Result, Status, WallTime, set_id_bits};
+use weft_base::{
+    Credentials, DataTime, FileKind, Handle, MODE_INLINE, MODE_MASK, MODE_SEALED, MODE_SETGID, Result, Status, WRITE, WallTime, set_id_bits,
+};
 use weft_layout::FILE_BYTES_MAX;
 use weft_wire::Rights;
 use weft_wire::ops::{FileState, OpenDelay, OpenReply, OpenRequest, SetAttrRequest, SetTime};
@@ -9,7 +11,7 @@ use weft_wire::ops::{FileState, OpenDelay, OpenReply, OpenRequest, SetAttrReques
 use super::open::{check_judgement, check_out, written_with};
 use super::truncate::truncated;
 use crate::access::owns;
-use crate::{Change, Inode, InodeFlags, MODE_MASK, MODE_SETGID, OpenChange, Record, RequestContext, State, WRITE};
+use crate::{Change, Inode, InodeFlags, OpenChange, Record, RequestContext, State};
 
 /// How a change that may concern the size is done.
 #[derive(Clone, Debug, PartialEq, Eq)]

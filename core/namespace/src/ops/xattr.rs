@@ -1,14 +1,14 @@
 //! Extended attributes.
 
 use bytes::Bytes;
-use weft_base::{ACL_ACCESS, Credentials, FileKind, Handle, MODE_ACL, Result, Status, is_project_attribute};
+use weft_base::{ACL_ACCESS, Credentials, FileKind, Handle, MODE_ACL, MODE_STICKY, READ, Result, Status, WRITE, is_project_attribute};
 use weft_layout::{HintName, Hints};
 use weft_wire::ops::{GetXattrReply, ListXattrReply, RemoveXattrRequest, SetXattrRequest};
 
 use crate::access::{check_owner, owns};
 use crate::acls::is_acl;
 use crate::xattrs::xattr_bytes;
-use crate::{Change, Inode, MODE_STICKY, READ, Record, RequestContext, State, WRITE};
+use crate::{Change, Inode, Record, RequestContext, State};
 
 /// Longest name in bytes, with its name space.
 pub const XATTR_NAME_BYTES_MAX: usize = 255;

@@ -1,6 +1,6 @@
 //! GETATTR, SETATTR, ACCESS.
 
-use weft_base::{Attr, FileKind, Status};
+use weft_base::{Attr, EXECUTE, FileKind, READ, Status, WRITE};
 use weft_client::SetAttr;
 use weft_posix::InodeNumber;
 use weft_rt::Runtime;
@@ -8,13 +8,6 @@ use weft_rt::Runtime;
 use crate::gateway::{Caller, Nfs, Object};
 use crate::types::{Failure, NfsStatus, nfs_time, put_attr, put_attr_after, put_change, read_change, read_time};
 use crate::xdr::{Reader, Writer};
-
-/// Permission to read, in a mode.
-const READ: u32 = 4;
-/// Permission to write.
-const WRITE: u32 = 2;
-/// Permission to execute or search.
-const EXECUTE: u32 = 1;
 
 impl<R: Runtime> Nfs<R> {
     pub(super) async fn getattr(&self, caller: &Caller, mut arguments: Reader, out: &mut Writer) -> Result<(), Failure> {

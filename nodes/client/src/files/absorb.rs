@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_base::{
-    Attr, Credentials, FastHasher, FileKind, Handle, Layout, MILLISECOND, MODE_PROJECT, Nanos, SECOND, ServerId, ServerRole, Status,
+    Attr, Credentials, EXECUTE, FastHasher, FileKind, Handle, Layout, MILLISECOND, MODE_PROJECT, MODE_SETGID, MODE_STICKY, Nanos, SECOND,
+    ServerId, ServerRole, Status, WRITE,
 };
 use weft_layout::first_data_server;
 use weft_rt::{Runtime, join_all};
 use weft_wire::ops::{Class, DirChange, FileState, NewCapability, NewFile};
-use weft_wire::{Op, Operation, Rights};
+use weft_wire::{Op, Rights};
 
 use super::delayed::DelayGranted;
 use super::delegations::Place;
@@ -40,12 +41,8 @@ const LISTED_MAX: u64 = 1000;
 const LEARN_NS: u64 = 500 * MILLISECOND;
 /// Enough for a listing of so many of usual length, in bytes.
 const LIST_BYTES: u32 = 64 << 10;
-/// To change names in a directory, among the permissions of mode bits.
-pub(super) const CHANGE_NAMES: u32 = 3;
-/// Files get the group of their directory, among the bits of its mode.
-pub(super) const MODE_SETGID: u32 = 0o2000;
-/// Only owners remove names from it, among the same.
-const MODE_STICKY: u32 = 0o1000;
+/// To change names in a directory, among the permissions of a user.
+pub(super) const CHANGE_NAMES: u32 = WRITE | EXECUTE;
 
 impl<R: Runtime> Client<R> {
     /// Makes a file in a directory that is delegated to this client, without a message. `None`: its
@@ -250,12 +247,12 @@ impl<R: Runtime> Client<R> {
 
     /// Before a metadata server is asked anything: it is told what was made before, and so are the
     /// others, if names change, since they ask each other then.
-    pub(crate) async fn tell_before<O: Operation>(&self, flow: Flow, server: ServerId) -> Result<()> {
-        if !self.inner.delegations.owes() || server.role() != ServerRole::Meta || matches!(O::OP, Op::Ping | Op::GetMap) {
+    pub(crate) async fn tell_before(&self, flow: Flow, server: ServerId, op: Op) -> Result<()> {
+        if !self.inner.delegations.owes() || server.role() != ServerRole::Meta || matches!(op, Op::Ping | Op::GetMap) {
             return Ok(());
         }
         Box::pin(async move {
-            if O::OP.class() == Class::MetaChange {
+            if op.class() == Class::MetaChange {
                 let others = self.inner.delegations.servers().into_iter().filter(|other| *other != server);
                 // One that does not answer fails whoever needs it.
                 join_all(others.map(|other| self.tell_server(flow, other))).await;

@@ -3,13 +3,13 @@
 //! and mode of each directory that it has made.
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, FileKind, Handle, MODE_PROJECT, ServerId};
+use weft_base::{Attr, Credentials, FileKind, Handle, MODE_PROJECT, MODE_SETGID, ServerId};
 use weft_layout::directory_server;
 use weft_rt::Runtime;
 use weft_wire::Rights;
 use weft_wire::ops::{DirChange, FileState, NewAttributes, NewFile, PartitionMap};
 
-use super::absorb::{CHANGE_NAMES, MODE_SETGID};
+use super::absorb::CHANGE_NAMES;
 use super::kept::KeptAttributes;
 use super::untold::{Absorbed, Done};
 use crate::flow::Flow;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, FileKind, Handle, MODE_INLINE, SECOND, ServerId};
+use weft_base::{Attr, Credentials, FileKind, Handle, MODE_INLINE, READ, SECOND, ServerId, WRITE};
 use weft_call::run_window;
 use weft_rt::Runtime;
 use weft_wire::Rights;
@@ -28,9 +28,6 @@ use crate::{Client, DelayWrites, OpenFile, OpenWith, Result};
 
 /// Files that are open here and not announced, at most: all of them may have to be at once.
 const UNANNOUNCED_MAX: usize = 1024;
-/// To read and to write, among the permissions of mode bits.
-const READ: u32 = 4;
-const WRITE: u32 = 2;
 /// What a file may be opened for without a message.
 const READ_AND_WRITE: Rights = Rights(Rights::READ.0 | Rights::WRITE.0);
 /// How long a message that announces may take, in nanoseconds: somebody may wait for a notice to be

@@ -69,24 +69,7 @@ impl<R: Runtime> Client<R> {
         request: impl AsyncFn(Granted) -> Result<T>,
     ) -> Result<T> {
         for _ in 0..OPEN_TRIES {
-            // What was shown before the file was closed shows nobody that it is open again: who
-            // writes to it would believe that it is alone.
-            let Some(granted) = inode.granted(right).filter(|_| inode.holds_for_data(right)) else {
-                if inode.is_unannounced() {
-                    self.announce_inode(flow, inode).await?;
-                } else if inode.wants_capability() && self.tell_of_new(flow, inode).await? {
-                    // It came with the answer.
-                } else if inode.holds_for_data(right) {
-                    // It was made here, and nobody was asked for a capability.
-                    let _passage = self.enter(inode).await;
-                    if inode.granted(right).is_none() {
-                        self.renew_inside(flow, inode, None).await?;
-                    }
-                } else {
-                    return Err(flow.error(Status::AccessDenied));
-                }
-                continue;
-            };
+            let granted = self.granted_or_asked(flow, inode, right).await?;
             match request(granted).await {
                 Err(error) if error.status == Status::CapabilityExpired => {
                     let _passage = self.enter(inode).await;
@@ -95,6 +78,31 @@ impl<R: Runtime> Client<R> {
                     }
                 }
                 outcome => return outcome,
+            }
+        }
+        Err(flow.error(Status::CapabilityExpired))
+    }
+
+    /// What shows data servers that the file is open with this right.
+    async fn granted_or_asked(&self, flow: Flow, inode: &OpenInode, right: Rights) -> Result<Granted> {
+        for _ in 0..OPEN_TRIES {
+            // What was shown before the file was closed shows nobody that it is open again: who
+            // writes to it would believe that it is alone.
+            if let Some(granted) = inode.granted(right).filter(|_| inode.holds_for_data(right)) {
+                return Ok(granted);
+            }
+            if inode.is_unannounced() {
+                self.announce_inode(flow, inode).await?;
+            } else if inode.wants_capability() && self.tell_of_new(flow, inode).await? {
+                // It came with the answer.
+            } else if inode.holds_for_data(right) {
+                // It was made here, and nobody was asked for a capability.
+                let _passage = self.enter(inode).await;
+                if inode.granted(right).is_none() {
+                    self.renew_inside(flow, inode, None).await?;
+                }
+            } else {
+                return Err(flow.error(Status::AccessDenied));
             }
         }
         Err(flow.error(Status::CapabilityExpired))

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use weft_base::{FastMap, Handle};
-use weft_wire::ops::PartitionMap;
+use weft_wire::ops::{DirTarget, PartitionMap};
 
 /// Most maps kept. When there are more, all are dropped; each costs one refused request to get
 /// back.
@@ -26,6 +26,11 @@ impl Partitions {
             return None;
         }
         self.maps.lock().expect("no code panics while it holds this lock").get(&dir).cloned()
+    }
+
+    /// The target of a name operation whose server is chosen by another directory.
+    pub fn target(&self, dir: Handle) -> DirTarget {
+        DirTarget { dir, map_epoch: self.get(dir).map_or(0, |map| map.epoch()) }
     }
 
     /// True unless the names of a directory of which a server has told are known to be all with its

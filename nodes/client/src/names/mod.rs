@@ -7,7 +7,7 @@ mod partitions;
 mod paths;
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, FileKind, Handle, Status, check_name};
+use weft_base::{Attr, Credentials, EXECUTE, FileKind, Handle, Status, check_name};
 use weft_rt::Runtime;
 use weft_wire::LeaseScope;
 use weft_wire::ops::{
@@ -33,16 +33,13 @@ fn checked(flow: Flow, name: &[u8]) -> Result<Bytes> {
     Ok(Bytes::copy_from_slice(name))
 }
 
-/// To search a directory, among the permissions of mode bits.
-const SEARCH: u32 = 1;
-
 impl<R: Runtime> Client<R> {
     /// True if nobody needs to ask a server whether this user may look names up in a directory.
     fn may_search(&self, who: &Credentials, dir: Handle) -> bool {
         let by_mode = || {
             let (knowledge, now) = (&self.inner.knowledge, self.rt().now());
             let told = knowledge.state(dir, now).map(|(state, _)| state.attr);
-            told.or_else(|| knowledge.directory(dir, now).map(|(attr, _)| attr)).is_some_and(|attr| attr.allows(who, SEARCH))
+            told.or_else(|| knowledge.directory(dir, now).map(|(attr, _)| attr)).is_some_and(|attr| attr.allows(who, EXECUTE))
         };
         who.checked_by_kernel || who.uid == 0 || by_mode()
     }
@@ -303,10 +300,11 @@ impl<R: Runtime> Client<R> {
         self.owner(flow, to_dir).await?;
         let change = self.changing(Touched::Names((from_dir, &from_name), (to_dir, &to_name)));
         self.announce_before(&change).await;
+        let partitions = &self.inner.knowledge.partitions;
         let outcome = self.call_in_dir(flow, from_dir, By::Name(&from_name), |from| RenameRequest {
             from,
             from_name: from_name.clone(),
-            to: self.dir_target(to_dir),
+            to: partitions.target(to_dir),
             to_name: to_name.clone(),
             no_replace,
             exchange,
@@ -398,7 +396,7 @@ impl<R: Runtime> Client<R> {
         flow: Flow,
         dir: Handle,
         name: &Bytes,
-        make: impl Fn(weft_wire::ops::DirTarget) -> CreateRequest,
+        make: impl Fn(weft_wire::ops::DirTarget) -> CreateRequest + Sync,
     ) -> Result<Attr> {
         let change = self.changing(Touched::Name(dir, name));
         let (asked, mut grant) = (change.asked, Grant::NONE);

@@ -6,10 +6,11 @@
 //! tries again. Maps are kept only for directories whose map says more than "everything at the
 //! owner".
 
+use bytes::Bytes;
 use weft_base::{Credentials, Handle, ServerId, Status};
-use weft_rt::Runtime;
+use weft_rt::{Bulk, Runtime};
 use weft_wire::ops::{DirTarget, FileState, GetAttrRequest, PartitionMap, SplitReply, SplitRequest};
-use weft_wire::{LeaseScope, Operation};
+use weft_wire::{Frame, LeaseScope, Op, Operation};
 
 use crate::flow::Flow;
 use crate::{Client, Result};
@@ -47,7 +48,7 @@ impl<R: Runtime> Client<R> {
         flow: Flow,
         dir: Handle,
         by: By<'_>,
-        make: impl Fn(DirTarget) -> O,
+        make: impl Fn(DirTarget) -> O + Sync,
     ) -> Result<O::Reply> {
         self.ask_in_dir(flow, dir, by, make, &mut Grant { ..Grant::NONE }).await
     }
@@ -59,14 +60,30 @@ impl<R: Runtime> Client<R> {
         flow: Flow,
         dir: Handle,
         by: By<'_>,
-        make: impl Fn(DirTarget) -> O,
+        make: impl Fn(DirTarget) -> O + Sync,
         grant: &mut Grant,
     ) -> Result<O::Reply> {
+        let told = self.told();
+        let encode = |at| told.encode(&make(at));
+        let reply = self.send_in_dir(flow, dir, by, O::OP, &encode, grant).await?;
+        self.decode::<O>(flow, grant.server, reply.body)
+    }
+
+    /// The part of [`Client::ask_in_dir`] that is the same code for all operations.
+    async fn send_in_dir(
+        &self,
+        flow: Flow,
+        dir: Handle,
+        by: By<'_>,
+        op: Op,
+        encode: &(dyn Fn(DirTarget) -> Bytes + Sync),
+        grant: &mut Grant,
+    ) -> Result<Frame> {
         let owner = self.owner(flow, dir).await?;
         for _ in 0..MAP_TRIES {
             let (at, server) = self.target_in_dir(flow, dir, by).await?;
             grant.server = server;
-            match self.ask(flow, server, &make(at), &mut grant.scope).await {
+            match self.send(flow, server, op, &|| encode(at.clone()), Bulk::None, &mut grant.scope).await {
                 Err(error) if error.status == Status::StaleMap => {
                     let state = match self.call(flow, owner, &GetAttrRequest { handle: dir }).await {
                         // It was removed, and nothing has a name in it.
@@ -138,10 +155,5 @@ impl<R: Runtime> Client<R> {
             self.learn_partitions(&self.get_state(flow, dir).await?);
         }
         Ok(partitions.get(dir).map_or_else(|| vec![owner], |map| map.servers()))
-    }
-
-    /// The target of a name operation whose server is chosen by another directory.
-    pub(crate) fn dir_target(&self, dir: Handle) -> DirTarget {
-        DirTarget { dir, map_epoch: self.inner.knowledge.partitions.get(dir).map_or(0, |map| map.epoch()) }
     }
 }

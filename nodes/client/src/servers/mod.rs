@@ -6,11 +6,12 @@ mod maps;
 mod quotas;
 mod space;
 
+use bytes::Bytes;
 use weft_base::{ClusterMap, Handle, Nanos, Payload, ServerId, ServerRole};
-use weft_call::{Caller, CallerStats};
+use weft_call::{Caller, CallerStats, Encode, ToldHandles};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::ops::{NoticesReply, NoticesRequest};
-use weft_wire::{LeaseScope, Operation};
+use weft_wire::{Frame, LeaseScope, Op, Operation};
 
 use crate::flow::Flow;
 use crate::{Client, ClientOptions, Result};
@@ -46,7 +47,7 @@ impl<R: Runtime> Servers<R> {
         request: &NoticesRequest,
         deadline: Nanos,
     ) -> weft_base::Result<NoticesReply> {
-        self.caller.call_leased(server, request, deadline).await.0
+        self.caller.call(server, request, deadline).await
     }
 
     /// A request that belongs to no operation: it brings nothing else up. False, and the server
@@ -86,10 +87,7 @@ impl<R: Runtime> Client<R> {
 
     /// One request of an operation.
     pub(crate) async fn call<O: Operation>(&self, flow: Flow, server: ServerId, operation: &O) -> Result<O::Reply> {
-        self.tell_before::<O>(flow, server).await?;
-        let outcome = self.inner.servers.caller.call(server, operation, flow.deadline).await;
-        self.after_call(flow, server).await;
-        outcome.map_err(|status| flow.error_at(status, server))
+        Ok(self.call_with_bulk(flow, server, operation, Bulk::None).await?.0)
     }
 
     /// Like [`Client::call`], whatever the server was not told yet, and does not notice that it has
@@ -101,11 +99,10 @@ impl<R: Runtime> Client<R> {
 
     /// Like [`Client::call`]; says also how much of the answer is given under a lease.
     pub(crate) async fn ask<O: Operation>(&self, flow: Flow, server: ServerId, operation: &O, leased: &mut LeaseScope) -> Result<O::Reply> {
-        self.tell_before::<O>(flow, server).await?;
-        let (outcome, given) = self.inner.servers.caller.call_leased(server, operation, flow.deadline).await;
-        *leased = if self.inner.knowledge.keeps_leases() { given } else { LeaseScope::Nothing };
-        self.after_call(flow, server).await;
-        outcome.map_err(|status| flow.error_at(status, server))
+        let told = self.told();
+        let encode = || told.encode(operation);
+        let reply = self.send(flow, server, O::OP, &encode, Bulk::None, leased).await?;
+        self.decode::<O>(flow, server, reply.body)
     }
 
     /// Like [`Client::call`], with bulk data.
@@ -116,10 +113,39 @@ impl<R: Runtime> Client<R> {
         operation: &O,
         bulk: Bulk<'_>,
     ) -> Result<(O::Reply, Payload)> {
-        self.tell_before::<O>(flow, server).await?;
-        let outcome = self.inner.servers.caller.call_with_bulk(server, operation, bulk, flow.deadline).await;
+        let told = self.told();
+        let encode = || told.encode(operation);
+        let reply = self.send(flow, server, O::OP, &encode, bulk, &mut LeaseScope::default()).await?;
+        Ok((self.decode::<O>(flow, server, reply.body)?, reply.bulk))
+    }
+
+    /// What [`Client::ask`] and [`Client::call_with_bulk`] do for every operation: compiled once.
+    pub(crate) async fn send(
+        &self,
+        flow: Flow,
+        server: ServerId,
+        op: Op,
+        encode: Encode<'_>,
+        bulk: Bulk<'_>,
+        leased: &mut LeaseScope,
+    ) -> Result<Frame> {
+        self.tell_before(flow, server, op).await?;
+        let outcome = self.inner.servers.caller.send(server, op, encode, bulk, flow.deadline, leased).await;
+        if !self.inner.knowledge.keeps_leases() {
+            *leased = LeaseScope::Nothing;
+        }
         self.after_call(flow, server).await;
         outcome.map_err(|status| flow.error_at(status, server))
+    }
+
+    /// Encodes requests for [`Client::send`].
+    pub(crate) fn told(&self) -> &ToldHandles {
+        self.inner.servers.caller.told()
+    }
+
+    /// The reply in the body of an answer of [`Client::send`].
+    pub(crate) fn decode<O: Operation>(&self, flow: Flow, server: ServerId, body: Bytes) -> Result<O::Reply> {
+        self.told().decode::<O>(body).map_err(|status| flow.error_at(status, server))
     }
 
     /// Whoever notices that a server has restarted tells it what is open there, before anything

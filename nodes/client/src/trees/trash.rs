@@ -16,7 +16,7 @@
 use std::cell::{Cell, RefCell};
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, FileKind, Handle, Status, WallTime};
+use weft_base::{Attr, Credentials, FileKind, Handle, MODE_STICKY, Status, WallTime};
 use weft_rt::Runtime;
 use weft_wire::ops::SetTime;
 
@@ -76,7 +76,7 @@ impl<R: Runtime> Client<R> {
         let root = self.getattr(self.root()).await.map_err(TrashFault::All)?;
         let all = self.find_or_make(who, root.handle, TRASH, makes.then_some(MODE_OF_ALL)).await.map_err(TrashFault::All)?;
         let Some(all) = all else { return Ok(None) };
-        let is_shared = all.mode & 0o022 == 0 || all.mode & 0o1000 != 0;
+        let is_shared = all.mode & 0o022 == 0 || all.mode & MODE_STICKY != 0;
         if all.kind != FileKind::Directory || !(all.uid == 0 || all.uid == root.uid) || !is_shared {
             return Err(TrashFault::Planted(all.uid));
         }
