@@ -68,7 +68,8 @@ pub enum DelayWrites {
     /// A content that its server will keep beside the inode, until the file is closed.
     Small,
     /// More as well, as far as there is room: for users that call
-    /// [`crate::Client::bring_gathered`] before a close of the file returns.
+    /// [`crate::Client::bring_gathered`] before a close of the file returns. Of a new file that may
+    /// be made without asking ([`CreateOptions::can_absorb`]) what is gathered may leave later.
     Gathered,
 }
 
@@ -103,7 +104,8 @@ pub struct CreateOptions {
     /// What of the writes to it may stay with this client.
     pub delays: DelayWrites,
     /// It may be made without asking, where nobody else knows the directory: for clients that keep
-    /// leases and call [`crate::Client::tell_absorbed`] soon.
+    /// leases, call [`crate::Client::tell_absorbed`] soon and close files by
+    /// [`crate::Client::close_many`].
     pub can_absorb: bool,
 }
 

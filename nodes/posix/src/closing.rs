@@ -167,11 +167,19 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     async fn close_all(&self, files: Vec<Arc<OpenFile>>) {
         let read = files.iter().map(|file| file.is_read().then(|| file.handle())).collect::<Vec<_>>();
         let results = self.client.close_many(&files).await;
-        for (result, read) in results.into_iter().zip(read) {
+        let mut left: Option<(weft_client::Error, usize)> = None;
+        for ((result, read), file) in results.into_iter().zip(read).zip(&files) {
             // Nobody waits for the answer; what servers do wrong is noted.
-            let _ = self.noted(result);
+            if let Err(error) = self.noted(result)
+                && file.has_gathered()
+            {
+                left = Some(left.map_or((error, 1), |(first, count)| (first, count + 1)));
+            }
             // Its time of the last access is another one now.
             read.into_iter().for_each(|file| self.forget_told(file));
+        }
+        if let Some((error, count)) = left {
+            self.gateway.warn(&format!("{count} files that were closed are not at data servers yet, which is tried again: {error}"));
         }
     }
 }

@@ -119,7 +119,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
 
     /// A descriptor of an open file is being closed, of one whose closes are heard
     /// ([`Opened::hears_closes`]): what was written to it is at servers when this returns, or goes
-    /// with the close to the one that keeps it.
+    /// with the close to the one that keeps it, or leaves with that of a new file.
     ///
     /// # Errors
     /// As [`Posix::write`], of the writes before: its program is to hear of that. The file is to be

@@ -91,10 +91,14 @@ impl<R: Runtime> Client<R> {
     /// [`Client::getattr`] as a part of another operation.
     pub(crate) async fn getattr_in(&self, flow: Flow, handle: Handle) -> Result<Attr> {
         let mut later = None;
-        if let Some((state, asked)) = self.inner.knowledge.state(handle, self.rt().now())
-            && let Some(attr) = self.settle_at_once(&state, asked)
-        {
-            return Ok(attr);
+        for _ in 0..SETTLE_TRIES {
+            let Some((state, asked)) = self.inner.knowledge.state(handle, self.rt().now()) else { break };
+            match self.judge(&state, asked, true) {
+                Judged::Settled(Settled::Exact(attr)) => return Ok(attr),
+                // Then nothing is to be asked of the metadata server.
+                Judged::Bring(inode) if Box::pin(self.send_to_look(flow, &inode)).await.is_ok() => {}
+                _ => break,
+            }
         }
         for _ in 0..SETTLE_TRIES {
             let asked = self.asking();

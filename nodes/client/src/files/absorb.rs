@@ -66,6 +66,7 @@ impl<R: Runtime> Client<R> {
                 bytes,
                 size: 0,
                 delays: options.delays,
+                leaves_later: true,
                 keeps_attributes: true,
                 closes_with_attributes: place.granted.closes_with_attributes,
             };

@@ -38,9 +38,11 @@ impl OpenInode {
         self.is_delayed() && self.lock().delayed.content().is_some_and(is_partly)
     }
 
-    /// True if some of its bytes are here that get their time from data servers.
+    /// True if some of its bytes are here that get their time from data servers, and no other one
+    /// was set since.
     pub(crate) fn has_no_time(&self) -> bool {
-        let is_for_them = |content: &Content| !content.tail.is_empty() && content.is_gathered();
+        let is_set = |content: &Content| content.mtime_epoch == 0 && content.attributes.is_some_and(|kept| kept.mtime.is_some());
+        let is_for_them = |content: &Content| !content.tail.is_empty() && content.is_gathered() && !is_set(content);
         self.is_delayed() && self.lock().delayed.content().is_some_and(is_for_them)
     }
 
@@ -99,6 +101,7 @@ impl<R: Runtime> Client<R> {
 
     /// What of a file is here for data servers goes there, for who looks at it.
     pub(crate) async fn send_to_look(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
-        if inode.has_no_time() { Box::pin(self.bring_delayed(flow, inode, Leaves::Here)).await } else { Ok(()) }
+        let leaves = if inode.is_closed() { Leaves::BeforeClose } else { Leaves::Here };
+        Box::pin(self.bring_delayed(flow, inode, leaves)).await
     }
 }

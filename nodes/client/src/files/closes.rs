@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use weft_base::{Handle, SECOND, ServerId, Status};
 use weft_call::run_window;
 use weft_rt::Runtime;
@@ -13,12 +14,14 @@ use weft_wire::ops::{CLOSES_MAX, CloseManyRequest, CloseRequest, DELAYED_BYTES_M
 use super::reports::Report;
 use crate::flow::Flow;
 use crate::gate::Passage;
-use crate::knowledge::{Changing, Effect, Touched};
+use crate::knowledge::{Changing, Effect, Led, Touched};
 use crate::{Client, Error, OpenFile, Result};
 
 /// What must go to data servers first may take so long, in nanoseconds; then it is tried again by
 /// [`Client::keep_alive`].
 const LEAVE_NS: u64 = SECOND;
+/// The same of all files that are closed together.
+const ALL_LEAVE_NS: u64 = 3 * SECOND;
 
 /// A file to be closed together with others; nobody else sends anything about it meanwhile.
 struct Closing<'a> {
@@ -37,10 +40,31 @@ impl<R: Runtime> Client<R> {
     /// server did not hear of it, is as for [`Client::close`].
     pub async fn close_many(&self, files: &[Arc<OpenFile>]) -> Vec<Result<()>> {
         let mut results = vec![Ok(()); files.len()];
+        files.iter().for_each(|file| file.release());
+        let (leave, rest): (Vec<usize>, Vec<usize>) = (0..files.len()).partition(|index| files[*index].inode().leaves_now());
+        let soon = self.for_at_most(ALL_LEAVE_NS);
+        // Nobody waits for data servers of other files.
+        self.close_released(&soon, files, rest, &mut results).await;
+        let brought = soon.bring_closed(leave.iter().map(|index| &files[*index]), LEAVE_NS).await;
+        let mut closes = Vec::new();
+        for (index, outcome) in leave.into_iter().zip(brought) {
+            match outcome {
+                // It stays here and owed, for [`Client::keep_alive`].
+                Err(error) if files[index].inode().must_leave() => results[index] = Err(error),
+                _ => closes.push(index),
+            }
+        }
+        self.close_released(&soon, files, closes, &mut results).await;
+        results
+    }
+
+    /// Closes those of the files at these places, which are given back already; what must go to
+    /// data servers first goes there with the client `soon`.
+    async fn close_released(&self, soon: &Client<R>, files: &[Arc<OpenFile>], which: Vec<usize>, results: &mut [Result<()>]) {
         let mut alone = Vec::new();
         let mut together: BTreeMap<ServerId, Vec<Closing<'_>>> = BTreeMap::new();
-        for (index, file) in files.iter().enumerate() {
-            file.release();
+        for index in which {
+            let file = &files[index];
             let inode = file.inode();
             if !inode.has_surplus() {
                 self.inner.opens.remove_if_idle(inode);
@@ -87,12 +111,11 @@ impl<R: Runtime> Client<R> {
         let close = async |index: usize| {
             // A data server that does not answer holds up no other close for long.
             let leaves = files[index].inode().must_leave();
-            let client = if leaves { self.for_at_most(LEAVE_NS) } else { self.clone() };
+            let client = if leaves { soon.for_at_most(LEAVE_NS) } else { self.clone() };
             client.close(files[index].clone()).await
         };
         let rest = run_window(alone.iter().map(|index| close(*index)), self.options().window).await;
         alone.into_iter().zip(rest).for_each(|(index, result)| results[index] = result);
-        results
     }
 
     async fn close_together(&self, server: ServerId, group: Vec<Closing<'_>>) -> Vec<(usize, Result<()>)> {
@@ -129,6 +152,19 @@ impl<R: Runtime> Client<R> {
             (index, outcome.map_err(|status| flow.error_at(status, server)))
         });
         ended.collect()
+    }
+
+    /// A file that is closed is about to take the place of another one: what is here of it is at
+    /// servers first, so that a client that dies leaves the old content there or the new one. If
+    /// they do not take it soon, it goes on as without that.
+    pub(crate) async fn close_to_replace(&self, from: (Handle, &Bytes), to: (Handle, &Bytes)) {
+        let (knowledge, now) = (&self.inner.knowledge, self.rt().now());
+        let Some(Led::To(handle, ..)) = knowledge.name(from.0, from.1, now) else { return };
+        let Some(inode) = self.inner.opens.get(handle).filter(|inode| inode.is_delayed() && inode.is_closed()) else { return };
+        if knowledge.has_no_name(to.0, to.1, now).is_none() {
+            let client = self.for_at_most(LEAVE_NS);
+            let _ = client.report(client.flow("close", handle), &inode).await;
+        }
     }
 
     /// The right to delay came with an open that was overtaken. A server that has restarted since

@@ -15,7 +15,6 @@ use super::open_inode::{OpenInode, State};
 use super::opens::RENEWAL;
 use super::read::cut_out;
 use super::reports::DelayedReport;
-use super::tail::Tail;
 use super::write::How;
 use crate::flow::Flow;
 use crate::{Client, Result};
@@ -50,14 +49,6 @@ struct Leaving {
     goes_on: bool,
     /// Attributes go with the close that follows.
     leaves_attributes: bool,
-}
-
-impl Content {
-    /// What is left when data servers have the bytes.
-    fn brought(self) -> Content {
-        let share = self.share.of_nothing();
-        Content { tail: Tail::default(), is_brought: true, share, ..self }
-    }
 }
 
 impl OpenInode {

@@ -46,6 +46,8 @@ pub(super) struct Content {
     pub(super) inline_bytes: usize,
     /// So many are gathered and then sent; 0: what is more than that server keeps does not stay.
     pub(super) gather_bytes: usize,
+    /// A close does not wait for that, if all of the file is here.
+    leaves_later: bool,
     /// What is here of that.
     pub(super) share: GatheredShare,
     /// The bytes are at data servers; what is left are attributes, if any.
@@ -73,6 +75,7 @@ pub(super) struct DelayGranted {
     /// The size of the file.
     pub(super) size: u64,
     pub(super) delays: DelayWrites,
+    pub(super) leaves_later: bool,
     pub(super) keeps_attributes: bool,
     pub(super) closes_with_attributes: bool,
 }
@@ -81,12 +84,13 @@ impl<R: Runtime> Client<R> {
     /// What is with this client of a file to which writes may be delayed: from when on by the
     /// clocks of its server and of this client, and in which session.
     pub(super) fn begin_content(&self, granted: &DelayGranted, made: (WallTime, Nanos), session: u32) -> Content {
-        let DelayGranted { bytes, size, delays, keeps_attributes, closes_with_attributes } = *granted;
+        let DelayGranted { bytes, size, delays, leaves_later, keeps_attributes, closes_with_attributes } = *granted;
         let inline_bytes = bytes as usize;
         Content {
             tail: if bytes > 0 { Tail::since(made.1) } else { Tail::behind(made.1, size) },
             inline_bytes,
             gather_bytes: if delays == DelayWrites::Gathered { inline_bytes.max(self.options().gather_bytes) } else { 0 },
+            leaves_later,
             share: Gathered::share(&self.inner.gathered),
             is_brought: false,
             mtime_epoch: 0,
@@ -97,6 +101,19 @@ impl<R: Runtime> Client<R> {
             closes_with_attributes,
             attributes: None,
         }
+    }
+}
+
+impl Content {
+    /// What is left when data servers have the bytes.
+    pub(super) fn brought(self) -> Content {
+        let share = self.share.of_nothing();
+        Content { tail: Tail::default(), is_brought: true, share, ..self }
+    }
+
+    /// True if a close need not wait for what was gathered, as long as data servers have room.
+    pub(super) fn leaves_later(&self) -> bool {
+        self.leaves_later && self.tail.whole().is_some_and(|whole| whole.len() <= self.gather_bytes)
     }
 }
 

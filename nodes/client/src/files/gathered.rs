@@ -1,10 +1,15 @@
 //! Writes to a file that are more than the server of its inode keeps: they are gathered here, as
 //! the first ones were (`delayed.rs`), and go to data servers in few large messages: when there are
 //! many (`behind.rs`), the last of them before a close of the file returns
-//! ([`Client::bring_gathered`]), so that its program hears if they do not fit. Attributes that were
-//! set meanwhile follow with the close itself.
+//! ([`Client::bring_gathered`]), so that its program hears if they do not fit. Of a new file of
+//! which no part was sent nobody waits for that: it leaves when the file is closed together with
+//! others ([`Client::close_many`]), unless data servers have little room, or have not taken what
+//! came so. Attributes that were set meanwhile follow with the close itself.
+
+use std::sync::Arc;
 
 use weft_base::Nanos;
+use weft_call::run_window;
 use weft_layout::FileRange;
 use weft_rt::Runtime;
 use weft_wire::Rights;
@@ -81,6 +86,25 @@ impl OpenInode {
         self.is_delayed() && is_gathered() && self.granted(Rights::WRITE).is_none()
     }
 
+    /// True if a close need not wait for what was gathered of it.
+    fn leaves_later(&self, now: Nanos) -> bool {
+        let may_wait = |content: &Content| content.leaves_later() && content.share.all.room(now) == Room::Plenty;
+        self.is_delayed() && matches!(&self.lock().delayed, Delayed::Here(content) if may_wait(content))
+    }
+
+    /// True if nobody writes to it any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().writers == 0
+    }
+
+    /// True if what was gathered of it is to leave since all who wrote to it have closed it.
+    pub(super) fn leaves_now(&self) -> bool {
+        self.is_delayed() && {
+            let state = self.lock();
+            state.writers == 0 && matches!(&state.delayed, Delayed::Here(content) if content.is_gathered())
+        }
+    }
+
     fn is_gathered(&self) -> bool {
         self.is_delayed()
             && match &self.lock().delayed {
@@ -119,13 +143,14 @@ impl<R: Runtime> Client<R> {
     }
 
     /// To be called before a close of a file returns that was made with
-    /// [`crate::DelayWrites::Gathered`]: what was gathered of it goes to data servers.
+    /// [`crate::DelayWrites::Gathered`]: what was gathered of it goes to data servers, or will with
+    /// [`Client::close_many`].
     ///
     /// # Errors
     /// As [`Client::write`]; what could not be brought stays here, and is tried again.
     pub async fn bring_gathered(&self, file: &OpenFile) -> Result<()> {
         let inode = file.inode();
-        if !inode.is_gathered() {
+        if !inode.is_gathered() || inode.leaves_later(self.rt().now()) {
             return Ok(());
         }
         let flow = self.flow("close", file.handle());
@@ -133,5 +158,21 @@ impl<R: Runtime> Client<R> {
         let outcome = self.bring_delayed(flow, inode, Leaves::BeforeClose).await;
         self.tell_of_loss(flow, inode)?;
         outcome
+    }
+
+    /// Brings what was gathered of files that are closed, many at a time; one result for each. What
+    /// does not arrive stays here, and closes wait again for a while.
+    pub(super) async fn bring_closed<'a>(&self, files: impl Iterator<Item = &'a Arc<OpenFile>>, leave_ns: u64) -> Vec<Result<()>> {
+        let bring = async |file: &Arc<OpenFile>| {
+            let client = self.for_at_most(leave_ns);
+            let flow = client.flow("close", file.handle());
+            let _op = weft_trace::operation(weft_trace::event::CLIENT_WRITE);
+            client.bring_delayed(flow, file.inode(), Leaves::BeforeClose).await
+        };
+        let outcomes = run_window(files.map(bring), self.options().window).await;
+        if outcomes.iter().any(Result::is_err) {
+            self.inner.gathered.told(false, self.rt().now());
+        }
+        outcomes
     }
 }

@@ -175,8 +175,8 @@ impl<R: Runtime> Client<R> {
         if let Some(bytes) = delay_bytes {
             let session = if handle.server() == dir.server() { session } else { 0 };
             let [keeps_attributes, closes_with_attributes] = [delays_attributes, closes_with_attributes].map(|said| said == Some(true));
-            let delays = options.delays;
-            let granted = DelayGranted { bytes, size: 0, delays, keeps_attributes, closes_with_attributes };
+            let (delays, leaves_later) = (options.delays, created && options.can_absorb);
+            let granted = DelayGranted { bytes, size: 0, delays, leaves_later, keeps_attributes, closes_with_attributes };
             let content = self.begin_content(&granted, (state.attr.mtime, self.rt().now()), session);
             self.delay(flow, &file, content).await;
         }
@@ -312,8 +312,9 @@ impl<R: Runtime> Client<R> {
             let settled = self.settle(flow, reply.state, asked).await;
             match (&reply.delay, &settled) {
                 (Some(OpenDelay { bytes, now }), Ok(attr)) => {
-                    let (keeps_attributes, closes_with_attributes) = (false, false);
-                    let granted = DelayGranted { bytes: *bytes, size: attr.size, delays, keeps_attributes, closes_with_attributes };
+                    let (leaves_later, keeps_attributes, closes_with_attributes) = (false, false, false);
+                    let (bytes, size) = (*bytes, attr.size);
+                    let granted = DelayGranted { bytes, size, delays, leaves_later, keeps_attributes, closes_with_attributes };
                     let content = self.begin_content(&granted, (*now, heard), session);
                     Box::pin(self.delay(flow, &file, content)).await;
                 }

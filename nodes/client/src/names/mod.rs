@@ -298,6 +298,9 @@ impl<R: Runtime> Client<R> {
             return Ok(());
         }
         self.owner(flow, to_dir).await?;
+        if !no_replace {
+            Box::pin(self.close_to_replace((from_dir, &from_name), (to_dir, &to_name))).await;
+        }
         let change = self.changing(Touched::Names((from_dir, &from_name), (to_dir, &to_name)));
         self.announce_before(&change).await;
         let partitions = &self.inner.knowledge.partitions;

@@ -1,14 +1,14 @@
 //! Directories that are listed again: without a message while nothing changes, and never as they
 //! were before a change.
 
-use weft_base::{Attr, MILLISECOND};
+use weft_base::{Attr, FileKind, MILLISECOND, SECOND};
 use weft_posix::{InodeNumber, Listed};
 use weft_rt::Runtime;
 use weft_sim_tests::mount::{Mount, caller};
 
 use super::delayed::{closed_in, world};
 use super::delegated::made_dir;
-use super::{ROOT, content};
+use super::{ROOT, World, content};
 
 /// How many files there are at first.
 const FILES: u32 = 300;
@@ -107,4 +107,35 @@ fn a_listing_shows_what_was_changed_before_it() {
         assert!(mount.list(&stranger, dir, true, 50).await.is_err());
         assert!(mount.list(&stranger, ROOT, true, 50).await.is_ok());
     });
+}
+
+/// Whatever room callers have, and whatever others make and remove meanwhile.
+#[test]
+fn a_listing_has_every_name_once() {
+    const FILES: usize = 1000;
+    let world = World::new(11, Some(SECOND));
+    let name = |number: usize| format!("{number:0>200}");
+    world.alone(0, move |mount| async move {
+        for number in 0..FILES {
+            let made = mount.posix.mknod(&caller(1, 0).who, ROOT, name(number).as_bytes(), FileKind::File, 0o644, 0).await;
+            made.expect("a new name");
+        }
+    });
+    for (with_attrs, room) in [(true, 7), (true, 300), (false, 64), (false, 5000)] {
+        let (lists, changes) = (world.mounts[0].clone(), world.mounts[1].clone());
+        let listed = world.sim.spawn_on(lists.node, move |_| async move { lists.list(&caller(1, 0), ROOT, with_attrs, room).await });
+        let changed = world.sim.spawn_on(changes.node, move |_| async move {
+            for number in 0..20 {
+                let other = format!("other {number}");
+                changes.posix.mkdir(&caller(2, 0).who, ROOT, other.as_bytes(), 0o755).await?;
+                changes.posix.rmdir(&caller(2, 0).who, ROOT, other.as_bytes()).await?;
+            }
+            Ok(Vec::new())
+        });
+        let mut names = world.run(vec![listed, changed]).swap_remove(0).expect("it is listed");
+        names.retain(|name| !name.starts_with("other"));
+        assert_eq!(names[..2], [".", ".."]);
+        names.sort_unstable();
+        assert_eq!(names[2..], (0..FILES).map(name).collect::<Vec<_>>(), "room for {room} names");
+    }
 }

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-use weft_base::{FileKind, MILLISECOND, ROOT_HANDLE, SECOND, ServerId, Status, WallTime};
+use weft_base::{MILLISECOND, ROOT_HANDLE, SECOND, ServerId, Status, WallTime};
 use weft_client::{SetAttr, XattrFlags};
 use weft_posix::{Caching, InodeNumber, Refusal};
 use weft_rt::Runtime;
@@ -27,6 +27,7 @@ mod delegated;
 mod gathered;
 mod holes;
 mod known;
+mod later;
 mod listed;
 mod moving;
 mod overtaken;
@@ -447,37 +448,6 @@ fn pages_are_of_the_version_that_is_opened() {
         let mtime = write(byte);
         assert_eq!(read(), (Caching::Anew, vec![byte; 5000], mtime));
         assert_eq!(read(), (Caching::Keep, vec![byte; 5000], mtime), "what is there need not be read again");
-    }
-}
-
-/// Whatever room callers have, and whatever others make and remove meanwhile.
-#[test]
-fn a_listing_has_every_name_once() {
-    const FILES: usize = 1000;
-    let world = World::new(11, Some(SECOND));
-    let name = |number: usize| format!("{number:0>200}");
-    world.alone(0, move |mount| async move {
-        for number in 0..FILES {
-            let made = mount.posix.mknod(&caller(1, 0).who, ROOT, name(number).as_bytes(), FileKind::File, 0o644, 0).await;
-            made.expect("a new name");
-        }
-    });
-    for (with_attrs, room) in [(true, 7), (true, 300), (false, 64), (false, 5000)] {
-        let (lists, changes) = (world.mounts[0].clone(), world.mounts[1].clone());
-        let listed = world.sim.spawn_on(lists.node, move |_| async move { lists.list(&caller(1, 0), ROOT, with_attrs, room).await });
-        let changed = world.sim.spawn_on(changes.node, move |_| async move {
-            for number in 0..20 {
-                let other = format!("other {number}");
-                changes.posix.mkdir(&caller(2, 0).who, ROOT, other.as_bytes(), 0o755).await?;
-                changes.posix.rmdir(&caller(2, 0).who, ROOT, other.as_bytes()).await?;
-            }
-            Ok(Vec::new())
-        });
-        let mut names = world.run(vec![listed, changed]).swap_remove(0).expect("it is listed");
-        names.retain(|name| !name.starts_with("other"));
-        assert_eq!(names[..2], [".", ".."]);
-        names.sort_unstable();
-        assert_eq!(names[2..], (0..FILES).map(name).collect::<Vec<_>>(), "room for {room} names");
     }
 }
 
