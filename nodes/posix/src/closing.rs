@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use weft_base::{MILLISECOND, SECOND};
+use weft_base::{MILLISECOND, Nanos, SECOND};
 use weft_client::OpenFile;
 use weft_rt::{Runtime, race};
 
@@ -15,6 +15,8 @@ use crate::posix::Posix;
 
 /// How long a close may wait for others, in nanoseconds.
 const OTHERS_NS: u64 = 3 * MILLISECOND;
+/// The pause after servers have not taken what is left, in nanoseconds.
+const AGAIN_NS: u64 = 100 * MILLISECOND;
 /// How often servers are asked whether they have restarted, in nanoseconds: well within the time
 /// for which they keep the sessions of clients.
 const KEEP_ALIVE: u64 = 5 * SECOND;
@@ -112,9 +114,25 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             }
             race(ended, self.rt().sleep_until(end)).await;
         }
+        self.bring_left(end).await;
         // Not before: what was delayed is lost if others ask for it.
         self.give_back_directories(patience_ns).await;
         self.leave_leases().await;
+    }
+
+    /// What servers have not taken of closed files is brought again and again, until then.
+    async fn bring_left(&self, end: Nanos) {
+        loop {
+            let left = self.client.files_left();
+            match (left, self.now() < end) {
+                (0, _) => return,
+                (_, true) => self.client.for_at_most(end.since(self.now())).keep_alive().await,
+                (_, false) => return self.gateway.warn(&format!("gave up bringing what was written to {left} files: it is lost")),
+            }
+            if self.client.files_left() > 0 {
+                self.rt().sleep_until(end.min(self.now() + AGAIN_NS)).await;
+            }
+        }
     }
 
     /// What is open here delays nothing any more, and what waits to be closed is, within so many

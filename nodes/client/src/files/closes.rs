@@ -42,9 +42,9 @@ impl<R: Runtime> Client<R> {
         let mut results = vec![Ok(()); files.len()];
         files.iter().for_each(|file| file.release());
         let (leave, rest): (Vec<usize>, Vec<usize>) = (0..files.len()).partition(|index| files[*index].inode().leaves_now());
-        let soon = self.for_at_most(ALL_LEAVE_NS);
         // Nobody waits for data servers of other files.
-        self.close_released(&soon, files, rest, &mut results).await;
+        self.close_released(files, rest, &mut results).await;
+        let soon = self.for_at_most(ALL_LEAVE_NS);
         let brought = soon.bring_closed(leave.iter().map(|index| &files[*index]), LEAVE_NS).await;
         let mut closes = Vec::new();
         for (index, outcome) in leave.into_iter().zip(brought) {
@@ -54,13 +54,12 @@ impl<R: Runtime> Client<R> {
                 _ => closes.push(index),
             }
         }
-        self.close_released(&soon, files, closes, &mut results).await;
+        self.close_released(files, closes, &mut results).await;
         results
     }
 
-    /// Closes those of the files at these places, which are given back already; what must go to
-    /// data servers first goes there with the client `soon`.
-    async fn close_released(&self, soon: &Client<R>, files: &[Arc<OpenFile>], which: Vec<usize>, results: &mut [Result<()>]) {
+    /// Closes those of the files at these places, which are given back already.
+    async fn close_released(&self, files: &[Arc<OpenFile>], which: Vec<usize>, results: &mut [Result<()>]) {
         let mut alone = Vec::new();
         let mut together: BTreeMap<ServerId, Vec<Closing<'_>>> = BTreeMap::new();
         for index in which {
@@ -108,6 +107,7 @@ impl<R: Runtime> Client<R> {
                 outcome => results[index] = outcome,
             }
         }
+        let soon = self.for_at_most(ALL_LEAVE_NS);
         let close = async |index: usize| {
             // A data server that does not answer holds up no other close for long.
             let leaves = files[index].inode().must_leave();
@@ -152,6 +152,11 @@ impl<R: Runtime> Client<R> {
             (index, outcome.map_err(|status| flow.error_at(status, server)))
         });
         ended.collect()
+    }
+
+    /// Closed files of which something is with this client only, as servers have not taken it yet.
+    pub fn files_left(&self) -> usize {
+        self.inner.opens.count(|inode| inode.is_delayed() && inode.is_closed())
     }
 
     /// A file that is closed is about to take the place of another one: what is here of it is at

@@ -395,6 +395,11 @@ impl OpenTable {
         state.lately = self.reports();
     }
 
+    /// How many of the files are such.
+    pub(super) fn count(&self, is_such: impl Fn(&OpenInode) -> bool) -> usize {
+        self.lock().inodes.values().filter(|inode| is_such(inode)).count()
+    }
+
     /// Files open at one metadata server, in the order of their handles.
     pub(super) fn at_server(&self, server: ServerId) -> Vec<Arc<OpenInode>> {
         let mut inodes: Vec<_> = self.lock().inodes.values().filter(|inode| inode.handle.server() == server).cloned().collect();

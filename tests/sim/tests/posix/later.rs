@@ -182,3 +182,27 @@ fn what_replaces_a_file_is_whole_though_its_mount_dies() {
         assert!(found == bytes(1, size), "{} bytes", found.len());
     }
 }
+
+/// Who is unmounted brings what is left as soon as its servers answer again.
+#[test]
+fn an_unmount_waits_for_what_was_closed() {
+    let (world, dir) = held();
+    let data = world.cluster.map().data.len();
+    let servers = world.cluster.servers().to_vec();
+    let writer = world.mounts[0].node;
+    servers[servers.len() - data..].iter().for_each(|node| world.sim.partition(writer, *node, 4 * SECOND));
+    world.alone(0, move |mount| async move {
+        for number in 0..FILES {
+            closed(&mount, dir, &name(number), &bytes(number, 20_000 + usize::from(number))).await;
+        }
+        rest(&mount, 2 * SECOND).await;
+        mount.posix.end(30 * SECOND).await;
+    });
+    world.sim.crash(writer);
+    world.alone(1, move |mount| async move {
+        for number in 0..FILES {
+            check(&mount, dir, number).await;
+        }
+    });
+    assert!(world.mounts[0].lines().iter().all(|line| !line.contains("is lost")), "{:?}", world.mounts[0].lines());
+}
