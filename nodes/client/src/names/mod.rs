@@ -298,7 +298,8 @@ impl<R: Runtime> Client<R> {
             return Ok(());
         }
         self.owner(flow, to_dir).await?;
-        if !no_replace {
+        // Nothing is delayed without leases.
+        if !no_replace && self.keeps_leases() {
             Box::pin(self.close_to_replace((from_dir, &from_name), (to_dir, &to_name))).await;
         }
         let change = self.changing(Touched::Names((from_dir, &from_name), (to_dir, &to_name)));
