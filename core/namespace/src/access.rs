@@ -50,8 +50,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_base::READ;
-    use weft_base::{FileKind, Layout, ServerId, WallTime};
+    use weft_base::{FileKind, Layout, READ, ServerId, WallTime};
     use weft_wire::NameKey;
 
     use crate::Settings;

@@ -1,8 +1,10 @@
 //! Closes that go to the servers many at a time. Nobody waits for a close (writes are at the
 //! servers when they return, and the servers know what this client has open), so it may wait a
 //! moment for others: the servers keep treating this client as a writer until it arrives, and
-//! therefore ask the data servers for the size. Nothing is stale meanwhile. Of a small new file the
-//! close brings all that was written; until it arrives the servers tell nobody else of the file.
+//! therefore ask the data servers for the size. Nothing is stale meanwhile. Of a new file the close
+//! may bring all that was written, or it goes to data servers just before; until the close arrives
+//! the servers tell nobody else of the file. What they do not take is tried again by the flow that
+//! keeps alive, and at the end.
 
 use std::sync::Arc;
 
