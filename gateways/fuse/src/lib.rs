@@ -13,6 +13,7 @@ mod convert;
 mod filesystem;
 mod gateway;
 mod kernel;
+mod looks;
 mod mount;
 mod served;
 mod threads;

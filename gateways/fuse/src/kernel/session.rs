@@ -27,6 +27,7 @@ use super::request::Pieces;
 use super::rings::{Rings, Transport};
 use super::types::InitFlags;
 use crate::REQUEST_BYTES_MAX;
+use crate::looks::{Looks, Pace};
 use crate::threads::{Demand, Stay, Threads};
 use crate::waits::request_waits;
 
@@ -66,6 +67,7 @@ pub struct KernelSession<F> {
     /// Those that serve requests over io_uring, if it was agreed upon.
     pub(super) rings: Option<Rings>,
     interrupts: Interrupts,
+    looks: Looks,
     options: SessionOptions,
 }
 
@@ -81,7 +83,7 @@ impl<F: Filesystem> KernelSession<F> {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel does not offer FUSE over io_uring to this mount"));
         }
         let rings = if agreed { Some(Rings::new(super::ring::queues()?)) } else { None };
-        Ok(KernelSession { filesystem, device, threads, rings, interrupts: Interrupts::default(), options })
+        Ok(KernelSession { filesystem, device, threads, rings, interrupts: Interrupts::default(), looks: Looks::new(), options })
     }
 
     /// Serves until the connection ends: somebody has unmounted.
@@ -127,8 +129,9 @@ impl<F: Filesystem> KernelSession<F> {
 
     /// Reads and serves requests until the connection ends or this thread is not needed any more.
     fn serve(self: &Arc<Self>, device: &OwnedFd, service: &Arc<ServingThread>) {
-        let mut buffer = vec![0; BUFFER_BYTES];
+        let (mut buffer, mut pace) = (vec![0; BUFFER_BYTES], Pace::new());
         loop {
+            self.looks.look(device, &mut pace);
             let bytes = match read(device, &mut buffer) {
                 Ok(0) => return,
                 Ok(bytes) => bytes,
@@ -142,6 +145,7 @@ impl<F: Filesystem> KernelSession<F> {
                     }
                 },
             };
+            pace.taken();
             let Ok(pieces) = Pieces::of_whole(&buffer[..bytes]) else {
                 self.filesystem.warn(&format!("the kernel sent a request of {bytes} bytes that is not understood"));
                 if let Ok(header) = InHeader::parse(&buffer[..bytes]) {
