@@ -96,7 +96,7 @@ impl<R: Runtime> Client<R> {
             match self.judge(&state, asked, true) {
                 Judged::Settled(Settled::Exact(attr)) => return Ok(attr),
                 // Then nothing is to be asked of the metadata server.
-                Judged::Bring(inode) if Box::pin(self.send_to_look(flow, &inode)).await.is_ok() => {}
+                Judged::Bring(inode) if Box::pin(self.bring_what_is_here(flow, &inode)).await.is_ok() => {}
                 _ => break,
             }
         }
@@ -156,7 +156,7 @@ impl<R: Runtime> Client<R> {
         let mut judged = self.judge(&state, asked, true);
         if let Judged::Bring(inode) = &judged {
             // As for who reads it. What cannot be brought, nobody else counts either.
-            let _ = Box::pin(self.send_to_look(flow, inode)).await;
+            let _ = Box::pin(self.bring_what_is_here(flow, inode)).await;
             judged = self.judge(&state, asked, false);
         }
         let (attr, capability, inode) = match judged {
@@ -200,15 +200,15 @@ impl<R: Runtime> Client<R> {
             },
             _ => None,
         };
-        if let Some(inode) = inode.as_ref().filter(|inode| brings && inode.has_no_time()) {
-            return Judged::Bring(inode.clone());
-        }
         let view = inode.as_ref().map_or(View::Exact, |inode| inode.view(&mut attr, asked.after_reports));
         let capability = match view {
             View::Outdated => return Judged::Settled(Settled::Unknown),
             View::AskData(capability) => Some(ask_data.unwrap_or(capability)),
             View::Exact => ask_data,
         };
+        if let Some(inode) = inode.as_ref().filter(|inode| brings && inode.has_no_time() && !inode.keep_time(&mut attr)) {
+            return Judged::Bring(inode.clone());
+        }
         if let Some(capability) = capability {
             return Judged::AskData(attr, capability, inode);
         }

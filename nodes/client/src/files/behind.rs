@@ -99,8 +99,9 @@ impl<R: Runtime> Client<R> {
         Ok(())
     }
 
-    /// What of a file is here for data servers goes there, for who looks at it.
-    pub(crate) async fn send_to_look(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+    /// What of a file is here for data servers goes there, for who looks at it or tells of it.
+    /// Attributes of one that is closed stay, to follow with that.
+    pub(crate) async fn bring_what_is_here(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
         let leaves = if inode.is_closed() { Leaves::BeforeClose } else { Leaves::Here };
         Box::pin(self.bring_delayed(flow, inode, leaves)).await
     }

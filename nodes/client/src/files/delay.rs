@@ -178,7 +178,8 @@ impl OpenInode {
             return;
         };
         if mtime.is_of_a_change() {
-            state.brought(mtime);
+            let kept = state.delayed.content().and_then(|content| content.attributes);
+            state.brought(kept.map_or(mtime, |kept| kept.of_earlier_write(mtime)));
         }
         if goes_on {
             if let Some(content) = state.delayed.content_mut() {

@@ -11,7 +11,7 @@ use weft_wire::ops::{SetAttrRequest, SetTime};
 
 use super::delayed::{Content, Delayed};
 use super::kept::KeptAttributes;
-use super::open_inode::OpenInode;
+use super::open_inode::{OpenInode, State};
 use crate::flow::Flow;
 use crate::{Client, Result, SetAttr, XattrFlags};
 
@@ -19,21 +19,22 @@ impl OpenInode {
     /// Keeps a change of a file with these attributes here, if it can; all that is kept then.
     fn keep(&self, who: &Credentials, changes: &SetAttr, attr: &Attr, now: Nanos) -> Option<KeptAttributes> {
         let mut state = self.lock();
-        let epoch = state.mtime_epoch;
-        let Delayed::Here(content) = &mut state.delayed else { return None };
-        let sets_again = content.attributes.is_some_and(|kept| kept.mtime.is_some());
-        // A time that is set after writes that followed another one has a later place.
-        let is_first = content.mtime_epoch == 0 && (epoch == 0 || epoch == KeptAttributes::EPOCH && sets_again);
-        if !content.keeps_attributes || changes.mtime.is_some() && !is_first {
-            return None;
+        let at = state.delayed.content()?.time_at_server(now);
+        state.keep(who.uid, changes, attr, at)
+    }
+
+    /// Somebody looks at a new file with these attributes, of which all is here: the time of its
+    /// last write stays the one that they show, as if it were set, and data servers are not asked
+    /// for it. False if it cannot.
+    pub(crate) fn keep_time(&self, attr: &mut Attr) -> bool {
+        let mut state = self.lock();
+        let is_whole = |content: &Content| content.closes_with_attributes && content.tail.whole().is_some();
+        if attr.mtime_epoch > 0 || !state.delayed.content().is_some_and(is_whole) {
+            return false;
         }
-        let now = content.time_at_server(now);
-        let attributes = KeptAttributes::with(content.attributes, attr, who.uid, changes, now)?;
-        content.attributes = Some(attributes);
-        if changes.mtime.is_some() {
-            state.mtime_epoch = KeptAttributes::EPOCH;
-        }
-        Some(attributes)
+        let changes = SetAttr { mtime: Some(SetTime { at: Some(attr.mtime) }), ..SetAttr::default() };
+        let kept = state.keep(attr.uid, &changes, attr, attr.mtime);
+        kept.inspect(|kept| kept.show(attr)).is_some()
     }
 
     /// What is kept here.
@@ -48,6 +49,26 @@ impl OpenInode {
         if let Some(content) = state.delayed.content_mut() {
             content.attributes = content.attributes.and_then(|kept| kept.after(sent));
         }
+    }
+}
+
+impl State {
+    /// Keeps a change by this user, at a time of the server, of a file with these attributes.
+    fn keep(&mut self, uid: u32, changes: &SetAttr, attr: &Attr, at: WallTime) -> Option<KeptAttributes> {
+        let epoch = self.mtime_epoch;
+        let Delayed::Here(content) = &mut self.delayed else { return None };
+        let sets_again = content.attributes.is_some_and(|kept| kept.mtime.is_some());
+        // A time that is set after writes that followed another one has a later place.
+        let is_first = content.mtime_epoch == 0 && (epoch == 0 || epoch == KeptAttributes::EPOCH && sets_again);
+        if !content.keeps_attributes || changes.mtime.is_some() && !is_first {
+            return None;
+        }
+        let attributes = KeptAttributes::with(content.attributes, attr, uid, changes, at)?;
+        content.attributes = Some(attributes);
+        if changes.mtime.is_some() {
+            self.mtime_epoch = KeptAttributes::EPOCH;
+        }
+        Some(attributes)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Attributes of a new file that were set while it is with this client only (`delayed.rs`): what is
 //! kept of them. How they are kept and sent is in `keep.rs`.
 
-use weft_base::{Attr, WallTime};
+use weft_base::{Attr, DataTime, WallTime};
 use weft_wire::ops::{DelayedAttributes, SetTime};
 
 use crate::SetAttr;
@@ -52,6 +52,13 @@ impl KeptAttributes {
     pub(super) fn set_in(&self, attr: Attr) -> Attr {
         let mode = self.mode.map_or(attr.mode, |mode| attr.mode & !DelayedAttributes::PERMISSIONS | mode);
         Attr { mode, atime: self.atime.unwrap_or(attr.atime), ..attr }
+    }
+
+    /// The time of a write, as data servers say it, that has come before the time that is kept: its
+    /// bytes have arrived later, and the time of change stays what it was shown to be.
+    pub(super) fn of_earlier_write(&self, mtime: DataTime) -> DataTime {
+        let is_earlier = self.mtime.is_some() && mtime.epoch < KeptAttributes::EPOCH;
+        if is_earlier { DataTime { at: mtime.at.min(self.at), ..mtime } } else { mtime }
     }
 
     /// For the close with this number.

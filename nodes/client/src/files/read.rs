@@ -117,7 +117,7 @@ impl<R: Runtime> Client<R> {
         if let Some(content) = inode.delayed_content() {
             return Ok(Some(content));
         }
-        let outcome = if inode.is_partly_here() { self.send_to_look(flow, inode).await } else { Ok(()) };
+        let outcome = if inode.is_partly_here() { self.bring_what_is_here(flow, inode).await } else { Ok(()) };
         match outcome {
             Err(error) if inode.is_delayed() => return Err(error),
             // Whoever writes hears of a loss.

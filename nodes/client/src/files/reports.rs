@@ -77,7 +77,12 @@ impl<R: Runtime> Client<R> {
     }
 
     async fn stop_delaying_to_report(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
-        if inode.must_leave() { self.stop_delaying(flow, inode).await } else { Ok(()) }
+        match inode.must_leave() {
+            // Attributes follow with the close.
+            true if inode.leaves_now() => self.bring_what_is_here(flow, inode).await,
+            true => self.stop_delaying(flow, inode).await,
+            false => Ok(()),
+        }
     }
 
     /// [`Client::report`] for a caller inside the gate of the file.

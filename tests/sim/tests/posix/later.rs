@@ -101,6 +101,68 @@ fn files_that_leave_together_share_their_other_messages() {
     assert_eq!(modes, [0o600; 60]);
 }
 
+/// `git` and `rsync` do so with each file.
+#[test]
+fn a_look_at_a_file_that_was_just_closed_sends_nothing_and_stays_true() {
+    for pause in [0, 1, 4, 20] {
+        let (world, dir) = held();
+        let seen = world.alone(0, move |mount| async move {
+            let (before, mut seen) = (mount.posix.stats().requests, Vec::new());
+            for number in 0..FILES {
+                let file = mount.create(&caller(1, 0), dir, &name(number), 0o644).await.expect("a new file");
+                mount.write(&caller(1, 0), file, 0, &bytes(number, 20_000 + usize::from(number)), false).await.expect("it is written");
+                // Before its close and after it, by its name.
+                let open = mount.stat(file.node).await.expect("it is there");
+                mount.close(file).await.expect("it is closed");
+                mount.posix.rt().sleep_until(mount.posix.rt().now() + 10_000).await;
+                let node = mount.walk(&caller(1, 0), dir, &name(number), true).await.expect("it is there");
+                let closed = mount.stat(node).await.expect("it is there");
+                assert_eq!((open.mtime, open.size), (closed.mtime, closed.size));
+                seen.push(closed);
+            }
+            assert_eq!(mount.posix.stats().requests - before, 0, "nobody was asked");
+            seen
+        });
+        world.sim.run_for(pause * MILLISECOND);
+        for mount_number in [1, 0] {
+            let seen = seen.clone();
+            world.alone(mount_number, move |mount| async move {
+                for (number, before) in (0..FILES).zip(seen) {
+                    check(&mount, dir, number).await;
+                    let node = mount.walk(&caller(2, 0), dir, &name(number), true).await.expect("it is there");
+                    let after = mount.stat(node).await.expect("it is there");
+                    let times = |attr: &weft_base::Attr| (attr.size, attr.mtime, attr.ctime);
+                    assert_eq!(times(&before), times(&after), "{number} of mount {mount_number} after {pause} ms");
+                }
+            });
+        }
+    }
+}
+
+/// What is written after a look has a later time, for whoever looks.
+#[test]
+fn a_write_after_a_look_counts() {
+    let (world, dir) = held();
+    let (first, last) = world.alone(0, move |mount| async move {
+        let file = mount.create(&caller(1, 0), dir, "f0", 0o644).await.expect("a new file");
+        mount.write(&caller(1, 0), file, 0, &bytes(0, 20_000), false).await.expect("it is written");
+        let first = mount.stat(file.node).await.expect("it is there");
+        rest(&mount, 30 * MILLISECOND).await;
+        mount.write(&caller(1, 0), file, 0, &bytes(1, 20_000), false).await.expect("it is written");
+        let last = mount.stat(file.node).await.expect("it is there");
+        mount.close(file).await.expect("it is closed");
+        (first, last)
+    });
+    assert!(last.mtime.0 >= first.mtime.0 + 20 * MILLISECOND as i64, "{first:?} {last:?}");
+    for number in [1, 0] {
+        let after = world.alone(number, move |mount| async move {
+            let node = mount.walk(&caller(2, 0), dir, "f0", true).await.expect("it is there");
+            mount.stat(node).await.expect("it is there")
+        });
+        assert_eq!(after.mtime, last.mtime);
+    }
+}
+
 /// Others who look at files that were closed before and after one whose data server is silent wait
 /// for a moment; closes wait for that server from then on, and what was closed before is not lost.
 #[test]
