@@ -26,7 +26,7 @@ const SLOWEST: usize = 10;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Test programs at the same time; by default four more than there are processors, since most
+    /// Test programs at the same time; by default two more than there are processors, since most
     /// of them wait.
     #[arg(long)]
     jobs: Option<usize>,
@@ -62,7 +62,7 @@ pub fn run(arguments: &Arguments) -> bool {
     };
     println!("built in {} s: {} programs of tests", begun.elapsed().as_secs(), programs.len());
     let (alone, together): (Vec<&Program>, Vec<&Program>) = programs.iter().partition(|program| ALONE.contains(&program.target()));
-    let jobs = arguments.jobs.unwrap_or_else(|| 4 + thread::available_parallelism().map_or(1, usize::from));
+    let jobs = arguments.jobs.unwrap_or_else(|| 2 + thread::available_parallelism().map_or(1, usize::from));
     let mut finished = run_all(&together, jobs);
     finished.extend(run_all(&alone, 1));
     let again: Vec<&Program> = finished.iter().filter(|finished| !finished.good).map(|finished| finished.program).collect();

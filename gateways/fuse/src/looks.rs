@@ -2,11 +2,14 @@
 //!
 //! A program that works with many files makes its next request some microseconds after an answer.
 //! To wake a thread for it, mostly on another processor that sleeps as well, costs more than that.
-//! So one thread at a time looks, as long as requests come so soon, and lets others run meanwhile.
-//! If these keep its processor for long, the machine is busy: for a while no thread looks then,
-//! since one that sleeps is woken at once, and one that has let others run is not.
+//! So one thread at a time looks, as long as requests come so soon. It keeps a processor busy that
+//! nobody else wants: where more threads of the machine are ready to run than it has processors,
+//! none looks.
 
+use std::fs::File;
+use std::hint;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,20 +18,23 @@ use crate::waits::request_waits;
 
 /// How long a thread looks.
 const LOOK: Duration = Duration::from_micros(60);
-/// Others that run longer than this at a stretch keep the processor.
-const OTHERS_RUN: Duration = Duration::from_micros(500);
-/// How long nobody looks then.
-const PAUSE: Duration = Duration::from_millis(100);
+/// So long the answer holds whether others want the processors.
+const CHECK: Duration = Duration::from_millis(10);
+/// Between two looks: a system call each is enough.
+const HINTS: u32 = 8;
 
 /// What the threads of a mount share to look for requests.
 #[derive(Debug)]
 pub struct Looks {
-    /// There are processors for a program and for who looks.
-    pays: bool,
+    processors: usize,
+    /// What the kernel says of the load; `None`: nothing.
+    load: Option<File>,
     is_looking: AtomicBool,
     began: Instant,
-    /// Nobody looks before that, in nanoseconds since it began.
+    /// Nobody looks before that, and until then the answer of the last one holds, both in
+    /// nanoseconds since it began.
     not_before: AtomicU64,
+    checked_until: AtomicU64,
 }
 
 /// Whether requests come so soon to one thread that it is worth looking for them.
@@ -42,38 +48,51 @@ pub struct Pace {
 impl Looks {
     /// For a mount that begins.
     pub fn new() -> Looks {
-        let pays = thread::available_parallelism().is_ok_and(|processors| processors.get() > 1);
-        Looks { pays, is_looking: AtomicBool::new(false), began: Instant::now(), not_before: AtomicU64::new(0) }
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        Looks::on(processors, File::open("/proc/loadavg").ok())
+    }
+
+    fn on(processors: usize, load: Option<File>) -> Looks {
+        let [not_before, checked_until] = [0, 0].map(AtomicU64::new);
+        Looks { processors, load, is_looking: AtomicBool::new(false), began: Instant::now(), not_before, checked_until }
     }
 
     /// To be called by a thread that waits for a request from now on: returns when there is one, or
     /// if it is time to sleep until there is.
     pub fn look(&self, device: &OwnedFd, pace: &mut Pace) {
         pace.since = Instant::now();
-        self.look_since(device, pace);
-    }
-
-    fn look_since(&self, device: &OwnedFd, pace: &Pace) {
-        let begun = pace.since;
-        let is_time = || begun.saturating_duration_since(self.began).as_nanos() as u64 >= self.not_before.load(Ordering::Relaxed);
-        if !self.pays || !pace.is_soon || !is_time() || self.is_looking.swap(true, Ordering::Acquire) {
+        let now_ns = pace.since.saturating_duration_since(self.began).as_nanos() as u64;
+        let is_time = pace.is_soon && self.processors > 1 && now_ns >= self.not_before.load(Ordering::Relaxed);
+        if !is_time || self.is_looking.swap(true, Ordering::Acquire) {
             return;
         }
-        let mut last = begun;
-        while request_waits(device) == Some(false) {
-            thread::yield_now();
-            let now = Instant::now();
-            if now.saturating_duration_since(last) > OTHERS_RUN {
-                self.not_before.store((self.began.elapsed() + PAUSE).as_nanos() as u64, Ordering::Relaxed);
-                break;
+        if self.is_free(now_ns) {
+            while request_waits(device) == Some(false) && pace.since.elapsed() <= LOOK {
+                (0..HINTS).for_each(|_| hint::spin_loop());
             }
-            if now.saturating_duration_since(begun) > LOOK {
-                break;
-            }
-            last = now;
         }
         self.is_looking.store(false, Ordering::Release);
     }
+
+    /// True if nobody else wants the processor of this thread, as far as was known lately. One
+    /// thread at a time calls this.
+    fn is_free(&self, now_ns: u64) -> bool {
+        if now_ns < self.checked_until.load(Ordering::Relaxed) {
+            return true;
+        }
+        let until = now_ns + CHECK.as_nanos() as u64;
+        let mut line = [0; 128];
+        let bytes = self.load.as_ref().and_then(|load| load.read_at(&mut line, 0).ok()).unwrap_or(0);
+        let is_free = ready(&line[..bytes]).is_some_and(|ready| ready <= self.processors);
+        let noted = if is_free { &self.checked_until } else { &self.not_before };
+        noted.store(until, Ordering::Relaxed);
+        is_free
+    }
+}
+
+/// Threads that run or are ready to, of a line of `loadavg`.
+fn ready(line: &[u8]) -> Option<usize> {
+    std::str::from_utf8(line).ok()?.split_ascii_whitespace().nth(3)?.split('/').next()?.parse().ok()
 }
 
 impl Pace {
@@ -95,53 +114,67 @@ mod tests {
 
     use super::*;
 
-    /// Looks that pay on any machine, a device without a request (a socket stands for it), and who
-    /// makes one.
-    fn looks() -> (Looks, OwnedFd, UnixStream) {
+    /// Looks on four processors while so many threads are ready to run, a device without a request
+    /// (a socket stands for it), and who makes one.
+    fn looks(ready: usize) -> (Looks, OwnedFd, UnixStream) {
+        let mut load = tempfile::tempfile().expect("a file");
+        writeln!(load, "0.50 2.51 4.00 {ready}/213 4711").expect("it is written");
         let (kernel, mount) = UnixStream::pair().expect("sockets");
-        (Looks { pays: true, ..Looks::new() }, mount.into(), kernel)
+        (Looks::on(4, Some(load)), mount.into(), kernel)
+    }
+
+    fn soon() -> Pace {
+        Pace { is_soon: true, ..Pace::new() }
+    }
+
+    /// Whether it was looked, and nobody looks now.
+    fn looked(looks: &Looks, device: &OwnedFd, mut pace: Pace) -> bool {
+        looks.look(device, &mut pace);
+        assert!(!looks.is_looking.load(Ordering::Relaxed));
+        looks.checked_until.load(Ordering::Relaxed) > 0
     }
 
     #[test]
     fn who_looks_finds_a_request_or_goes_to_sleep() {
-        let (looks, device, mut kernel) = looks();
-        let mut pace = Pace { is_soon: true, ..Pace::new() };
-        looks.look(&device, &mut pace);
-        assert_eq!((request_waits(&device), looks.is_looking.load(Ordering::Relaxed)), (Some(false), false));
+        let (looks, device, mut kernel) = looks(4);
+        let begun = Instant::now();
+        assert!(looked(&looks, &device, soon()));
+        assert!(begun.elapsed() > LOOK && request_waits(&device) == Some(false));
         kernel.write_all(&[0]).expect("a request");
-        looks.look(&device, &mut pace);
-        assert_eq!((request_waits(&device), looks.is_looking.load(Ordering::Relaxed)), (Some(true), false));
+        assert!(looked(&looks, &device, soon()));
         drop(kernel);
         // Reading says so.
-        looks.look(&device, &mut pace);
+        assert!(looked(&looks, &device, soon()));
     }
 
     #[test]
-    fn others_that_keep_the_processor_end_it_for_a_while() {
-        let (looks, device, _kernel) = looks();
-        let before = |ago: Duration| Instant::now().checked_sub(ago).expect("the machine has run for some seconds");
-        let looks = Looks { began: before(Duration::from_secs(1)), ..looks };
-        let not_before = || looks.not_before.load(Ordering::Relaxed);
-        // As if what was let run had taken so long.
-        let late = |is_soon| Pace { since: before(Duration::from_millis(10)), is_soon };
-        // Nobody looks while another one does, nor where requests are rare.
-        looks.look_since(&device, &late(false));
+    fn nobody_looks_who_need_not_or_takes_a_processor_from_others() {
+        let (looks, device, _kernel) = looks(4);
+        assert!(!looked(&looks, &device, Pace::new()), "requests are rare");
         looks.is_looking.store(true, Ordering::Relaxed);
-        looks.look_since(&device, &late(true));
-        assert!(not_before() == 0 && looks.is_looking.swap(false, Ordering::Relaxed));
+        looks.look(&device, &mut soon());
+        assert_eq!((looks.is_looking.swap(false, Ordering::Relaxed), looks.checked_until.load(Ordering::Relaxed)), (true, 0));
 
-        looks.look_since(&device, &late(true));
-        let until = not_before();
-        assert!(until > Duration::from_secs(1).as_nanos() as u64, "{until}");
-        looks.not_before.store(u64::MAX, Ordering::Relaxed);
-        looks.look_since(&device, &late(true));
-        assert_eq!((not_before(), looks.is_looking.load(Ordering::Relaxed)), (u64::MAX, false), "nobody has looked again");
+        let (busy, ..) = self::looks(5);
+        assert!(!looked(&busy, &device, soon()) && busy.not_before.load(Ordering::Relaxed) > 0);
+        assert!(!looked(&Looks::on(4, None), &device, soon()), "nobody says how many are ready");
+        assert!(!looked(&Looks::on(1, looks.load), &device, soon()), "a single processor");
+        assert_eq!(
+            (
+                ready(
+                    b"0.1 0.2 0.3 2/99 1
+"
+                ),
+                ready(b""),
+                ready(b"1 2 3 x/4")
+            ),
+            (Some(2), None, None)
+        );
     }
 
     #[test]
     fn a_pace_is_that_of_the_last_request() {
-        let mut pace = Pace { since: Instant::now(), is_soon: false };
-        pace.since += LOOK;
+        let mut pace = Pace { since: Instant::now() + LOOK, ..Pace::new() };
         pace.taken();
         assert!(pace.is_soon);
         pace.since = Instant::now().checked_sub(2 * LOOK).expect("the machine has run for longer");
