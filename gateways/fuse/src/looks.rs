@@ -159,17 +159,7 @@ mod tests {
         assert!(!looked(&busy, &device, soon()) && busy.not_before.load(Ordering::Relaxed) > 0);
         assert!(!looked(&Looks::on(4, None), &device, soon()), "nobody says how many are ready");
         assert!(!looked(&Looks::on(1, looks.load), &device, soon()), "a single processor");
-        assert_eq!(
-            (
-                ready(
-                    b"0.1 0.2 0.3 2/99 1
-"
-                ),
-                ready(b""),
-                ready(b"1 2 3 x/4")
-            ),
-            (Some(2), None, None)
-        );
+        assert_eq!((ready(b"0.1 0.2 0.3 2/99 1\n"), ready(b""), ready(b"1 2 3 x/4")), (Some(2), None, None));
     }
 
     #[test]
