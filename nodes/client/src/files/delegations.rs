@@ -45,7 +45,7 @@ pub(crate) struct Delegations {
 struct State {
     held: FastMap<Handle, HeldDirectory>,
     servers: BTreeMap<ServerId, Untold>,
-    /// How often directories were given back.
+    /// How often directories were given back, and how often servers have taken some back.
     recalls: u64,
     /// Files that were made here and do not exist after all, since this was asked last.
     lost: Vec<Error>,
@@ -128,12 +128,14 @@ impl Delegations {
     }
 
     /// A create that was sent after so many recalls was granted the directory. One that was asked
-    /// back since is given back.
+    /// back since is given back, and so is one that was asked back before and of which its server
+    /// has not heard yet that it was given back: it would take the directory with that word.
     pub(super) fn granted(&self, dir: Handle, delegation: &Delegation, granted: DirectoryGranted, recalls: u64, clock: (WallTime, Nanos)) {
         let mut state = self.lock();
         let untold = state.servers.entry(dir.server()).or_default();
         untold.handles.extend(delegation.handles.clone());
-        if state.recalls != recalls {
+        let is_returned = untold.returned.contains(&dir);
+        if is_returned || state.recalls != recalls {
             return self.give_back_from(&mut state, dir);
         }
         self.hold(&mut state, dir, HeldDirectory { granted, clock, used: clock.1 });
@@ -276,7 +278,7 @@ impl Delegations {
         state.held.remove(&dir);
         self.holds.store(!state.held.is_empty(), Ordering::Release);
         let untold = state.servers.entry(dir.server()).or_default();
-        if !untold.returned.contains(&dir) {
+        if !untold.returned[untold.returned_sent..].contains(&dir) {
             untold.returned.push(dir);
             self.owe(untold);
         }
@@ -327,6 +329,7 @@ impl Delegations {
         if done.is_empty() && returned.is_empty() {
             return None;
         }
+        untold.returned_sent = untold.returned_sent.max(returned.len());
         let wants_handles = !done.is_empty() && untold.handles_left() < HANDLES_FEW;
         Some(Batch { request: CreateManyRequest { returned, wants_handles, ..told_of(&done) }, done })
     }
@@ -340,9 +343,12 @@ impl Delegations {
         untold.sent -= batch.done.len();
         // They may have been granted anew since, and given back again: that is told once more.
         untold.returned.drain(..returned);
+        untold.returned_sent -= returned;
         untold.handles.extend(handles);
         let count = batch.done.len() + returned;
         untold.told += count as u64;
+        // A create that was sent before may have been granted one of them before this.
+        state.recalls += u64::from(returned > 0);
         self.owed.fetch_sub(count, Ordering::AcqRel);
     }
 
@@ -397,6 +403,47 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+
+    const DIR: Handle = Handle(7);
+
+    /// A create of this directory is granted it, after all that was known when it was sent.
+    fn grant(delegations: &Delegations, recalls: u64) {
+        let delegation = Delegation { handles: None, delay_bytes: 0 };
+        let granted = DirectoryGranted { delay_bytes: 0, closes_with_attributes: true, tells_directories: true };
+        delegations.granted(DIR, &delegation, granted, recalls, (WallTime(0), Nanos(0)));
+    }
+
+    /// A client that could not say at once that it gives a directory back made the next files in
+    /// it, and said it before it told of these: they were lost.
+    #[test]
+    fn no_grant_counts_before_the_server_has_heard_that_the_directory_is_given_back() {
+        let (delegations, server) = (Delegations::default(), DIR.server());
+        grant(&delegations, delegations.before_grant(DIR).0);
+        assert!(delegations.holds(DIR));
+        // Something must be forgotten first, so the next create is sent before.
+        delegations.must_be_forgotten([Handle(8)]);
+        delegations.give_back(DIR);
+        assert!(delegations.next(server).is_none());
+        let (recalls, _) = delegations.before_grant(DIR);
+        grant(&delegations, recalls);
+        assert!(!delegations.holds(DIR), "its server will take it");
+        delegations.forget_above(|_| {});
+
+        // And one that comes while that is on its way, or was sent before, may have been granted
+        // before it or after it: it is given back once more.
+        let batch = delegations.next(server).expect("the directory is given back");
+        assert_eq!(batch.request.returned, [DIR]);
+        grant(&delegations, delegations.before_grant(DIR).0);
+        assert!(!delegations.holds(DIR));
+        delegations.told(server, &batch, None, true);
+        grant(&delegations, recalls);
+        assert!(!delegations.holds(DIR), "its server has taken it");
+        let batch = delegations.next(server).expect("again");
+        delegations.told(server, &batch, None, true);
+        assert!(batch.request.returned == [DIR] && !delegations.owes() && delegations.next(server).is_none());
+        grant(&delegations, delegations.before_grant(DIR).0);
+        assert!(delegations.holds(DIR));
+    }
 
     /// The flow that closes files and the one that hears notices both do it.
     #[test]

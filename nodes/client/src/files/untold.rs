@@ -17,7 +17,10 @@ pub(super) struct Untold {
     pub(super) done: VecDeque<Absorbed>,
     /// So many of them the server may have been told already.
     pub(super) sent: usize,
+    /// Directories that are given back.
     pub(super) returned: Vec<Handle>,
+    /// So many of them the server may have been told already.
+    pub(super) returned_sent: usize,
     pub(super) handles: VecDeque<HandleRange>,
     /// What was told, with returns, ever, and what there was.
     pub(super) told: u64,
