@@ -1,6 +1,6 @@
 //! What was asked and what was answered: the record of one run, as the checkers read it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
 use bytes::Bytes;
@@ -397,15 +397,14 @@ pub struct Event {
 /// The record of one run.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
     clock: u64,
-    /// The names of directories are with several servers: a listing, and what one of these
-    /// directories is like, is asked at all of them.
+    /// The names of a directory are with several servers, and what it is like all are asked.
     pub splits: bool,
     /// Clients with leases may delay what they write to new files.
     pub delays: bool,
     /// Clients and files that they made and did not close: what they wrote may be lost with them.
-    lost: BTreeSet<(usize, Handle)>,
+    pub(crate) lost: BTreeSet<(usize, Handle)>,
 }
 
 impl History {
@@ -448,30 +447,6 @@ impl History {
     /// Refines an operation that has not ended by what was learned meanwhile.
     pub fn amend(&mut self, number: usize, amend: impl FnOnce(&mut Action)) {
         amend(&mut self.events[number].action);
-    }
-
-    /// A client has died: of all that it made and has not closed since, what it delayed is lost.
-    pub fn loses_all_open(&mut self, client: usize) {
-        let mut opens: BTreeMap<Handle, i32> = BTreeMap::new();
-        for event in self.events.iter().filter(|event| event.client == client) {
-            match (&event.action, &event.outcome) {
-                (Action::Create { .. }, Outcome::Done(Answer::Created(seen, _))) => *opens.entry(seen.handle).or_default() += 1,
-                (Action::Open { handle }, Outcome::Done(_)) => *opens.entry(*handle).or_default() += 1,
-                (Action::Close { handle }, Outcome::Done(_)) => *opens.entry(*handle).or_default() -= 1,
-                _ => {}
-            }
-        }
-        self.lost.extend(opens.into_iter().filter(|(_, count)| *count > 0).map(|(file, _)| (client, file)));
-    }
-
-    /// True if a file was made without asking, and may have been lost with its client.
-    pub fn may_never_be_told(&self, made: &Event, file: Handle) -> bool {
-        made.begin_at == made.end_at && self.may_be_lost(made.client, file)
-    }
-
-    /// True if what this client wrote to a file may have been lost with it.
-    pub fn may_be_lost(&self, client: usize, file: Handle) -> bool {
-        self.lost.contains(&(client, file))
     }
 
     /// Position in the order of beginnings and ends.

@@ -15,6 +15,7 @@ pub mod cluster;
 pub mod delays;
 pub mod history;
 pub mod linear;
+mod losses;
 mod many;
 pub mod model;
 pub mod mount;

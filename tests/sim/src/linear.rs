@@ -159,6 +159,10 @@ fn steps_of(history: &History, allow: Allowances) -> Vec<Step> {
                 }
                 add(Action::GetAttr { handle: seen.handle, held: false }, StepResult::Done(Answer::Attr(*seen)));
             }
+            (Action::Mkdir { dir, name }, Outcome::Done(Answer::Attr(seen))) if history.may_be_lost(event.client, seen.handle) => {
+                add(event.action.clone(), StepResult::Done(Answer::Attr(*seen)));
+                add(Action::Rmdir { dir: *dir, name: *name }, StepResult::Optional);
+            }
             (Action::ReadDir { dir, one_page }, Outcome::Done(Answer::Listing(entries))) if !one_page || history.splits => {
                 for name in names_of(history, *dir) {
                     let look = Action::LookupHandle { dir: *dir, name };
