@@ -132,19 +132,27 @@ impl KnownDirectories {
         self.lock().often.after_own_change(dir, now)
     }
 
-    /// We have changed its attributes, and this is what the server answered;
-    /// [`KnownDirectories::learned`] follows.
-    pub fn touched(&self, attr: &Attr) {
+    /// We have changed its attributes, and this is what the server answered. When it does not count
+    /// under a lease, [`KnownDirectories::learned`] does not follow.
+    pub fn touched(&self, now: &Attr) {
         if !self.is_on() {
             return;
         }
         let mut inner = self.lock();
-        inner.often.forget(attr.handle);
-        if let Some(directory) = inner.directories.get_mut(&attr.handle)
-            && attr.version > directory.attr.version
-        {
-            directory.ahead.insert(attr.version);
+        inner.often.forget(now.handle);
+        let Some(directory) = inner.directories.get_mut(&now.handle).filter(|directory| now.version > directory.attr.version) else {
+            return;
+        };
+        if directory.ahead.last().is_some_and(|last| *last >= now.version) {
+            // What a later change has set would be set back.
+            drop(inner);
+            return self.forget(now.handle);
         }
+        // Names are counted here, with the answers of the changes that have made them.
+        let Attr { version, size, nlink, .. } = directory.attr;
+        directory.attr = Attr { version, size, nlink, ..*now };
+        directory.ahead.insert(now.version);
+        directory.take_next();
     }
 
     /// We have made a name.
@@ -256,9 +264,7 @@ impl KnownDirectories {
                 attr.mtime = change.time;
             }
             attr.ctime = attr.ctime.max(change.time);
-            while directory.ahead.first() == Some(&(attr.version + 1)) {
-                directory.ahead.pop_first();
-                attr.version += 1;
+            if directory.take_next() {
                 directory.asked = directory.asked.max(asked);
             }
         }
@@ -274,6 +280,18 @@ impl KnownDirectories {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().expect("no code panics while it holds this lock")
+    }
+}
+
+impl Directory {
+    /// Changes that follow on what is known without a gap are known. True if there are any.
+    fn take_next(&mut self) -> bool {
+        let before = self.attr.version;
+        while self.ahead.first() == Some(&(self.attr.version + 1)) {
+            self.ahead.pop_first();
+            self.attr.version += 1;
+        }
+        self.attr.version > before
     }
 }
 
@@ -333,140 +351,4 @@ pub(super) fn test_attr(handle: Handle, version: u64) -> Attr {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const DIR: Handle = Handle(7);
-
-    fn known() -> KnownDirectories {
-        let known = KnownDirectories::default();
-        known.set_age_max(1000);
-        known
-    }
-
-    fn is_absent(known: &KnownDirectories, dir: Handle, name: &[u8], now: Nanos) -> bool {
-        known.absent(dir, name, now).is_some()
-    }
-
-    fn attr(version: u64) -> Attr {
-        test_attr(DIR, version)
-    }
-
-    fn change(version: u64) -> DirChange {
-        DirChange { version, time: WallTime(version as i64) }
-    }
-
-    #[test]
-    fn names_of_an_own_directory_are_known() {
-        let known = known();
-        assert!(!is_absent(&known, DIR, b"x", Nanos(0)), "nothing is known of a directory that others made");
-        known.made(&attr(5), Nanos(0));
-        assert!(is_absent(&known, DIR, b"x", Nanos(999)));
-        assert!(!is_absent(&known, DIR, b"x", Nanos(1000)), "knowledge ends with its time");
-        known.created(DIR, b"x", change(6), Nanos(900));
-        assert!(!is_absent(&known, DIR, b"x", Nanos(900)));
-        assert!(is_absent(&known, DIR, b"y", Nanos(1899)), "every proof extends it");
-        known.removed(DIR, b"x", change(7), Nanos(1000));
-        assert!(is_absent(&known, DIR, b"x", Nanos(1000)));
-    }
-
-    #[test]
-    fn a_name_that_moved_is_known_at_its_new_place() {
-        let known = known();
-        known.made(&attr(5), Nanos(0));
-        known.created(DIR, b".x.tmp", change(6), Nanos(1));
-        known.renamed(DIR, (b".x.tmp", b"x"), false, change(7), Nanos(2));
-        assert!(is_absent(&known, DIR, b".x.tmp", Nanos(3)) && !is_absent(&known, DIR, b"x", Nanos(3)));
-        known.created(DIR, b"y", change(8), Nanos(4));
-        known.renamed(DIR, (b"y", b"x"), true, change(9), Nanos(5));
-        assert!(is_absent(&known, DIR, b"y", Nanos(6)) && !is_absent(&known, DIR, b"x", Nanos(6)));
-        assert_eq!(known.attr(DIR, Nanos(6)).map(|(attr, _)| (attr.version, attr.size)), Some((9, 1)));
-        known.renamed(DIR, (b"x", b"z"), false, change(11), Nanos(7));
-        assert!(!is_absent(&known, DIR, b"w", Nanos(8)), "somebody else's change lies before this one");
-    }
-
-    #[test]
-    fn own_changes_of_attributes_keep_the_names() {
-        let known = known();
-        known.made(&attr(5), Nanos(0));
-        known.touched(&attr(6));
-        known.learned(&attr(6), Nanos(1));
-        assert!(is_absent(&known, DIR, b"x", Nanos(2)));
-        known.touched(&attr(8));
-        known.learned(&attr(8), Nanos(3));
-        assert!(!is_absent(&known, DIR, b"x", Nanos(4)), "change 7 was not ours");
-    }
-
-    #[test]
-    fn attributes_follow_own_changes() {
-        let known = known();
-        known.learned(&attr(5), Nanos(0));
-        known.created(DIR, b"x", change(6), Nanos(10));
-        known.created(DIR, b"y", change(7), Nanos(20));
-        let (now, age) = known.attr(DIR, Nanos(50)).expect("all changes were ours");
-        assert_eq!((now.version, now.size, now.mtime, now.ctime, age), (7, 2, WallTime(7), WallTime(7), 30));
-        assert!(!is_absent(&known, DIR, b"z", Nanos(50)), "it has names that are not known");
-        known.learned(&attr(4), Nanos(60));
-        assert_eq!(known.attr(DIR, Nanos(60)).map(|(attr, _)| attr.version), Some(7), "an answer that was overtaken");
-    }
-
-    #[test]
-    fn names_that_were_listed_are_all() {
-        let known = known();
-        let two = [&b"x"[..], b"y"];
-        assert!(!known.names_are(DIR, two.into_iter()), "a directory that is not followed");
-        known.learned(&Attr { size: 2, ..attr(5) }, Nanos(0));
-        assert!(!known.names_are(DIR, [&b"x"[..]].into_iter()) && !is_absent(&known, DIR, b"z", Nanos(1)), "not all of them");
-        assert!(known.names_are(DIR, two.into_iter()));
-        assert!(is_absent(&known, DIR, b"z", Nanos(1)) && !is_absent(&known, DIR, b"y", Nanos(1)));
-        known.created(DIR, b"z", change(6), Nanos(2));
-        assert!(!is_absent(&known, DIR, b"z", Nanos(3)));
-        known.created(DIR, b"v", change(8), Nanos(4));
-        assert!(!known.names_are(DIR, two.into_iter()), "there are changes that nobody has seen");
-    }
-
-    #[test]
-    fn directories_in_a_directory_are_names_and_links() {
-        let known = known();
-        let links = |at| known.attr(DIR, Nanos(at)).map(|(attr, _)| (attr.nlink, attr.size));
-        known.made(&attr(5), Nanos(0));
-        let before = attr(5).nlink;
-        known.made_directory(DIR, b"x", change(6), Nanos(1));
-        assert_eq!(links(2), Some((before + 1, 1)));
-        assert!(is_absent(&known, DIR, b"y", Nanos(2)) && !is_absent(&known, DIR, b"x", Nanos(2)));
-        known.removed_directory(DIR, b"x", change(7), Nanos(3));
-        assert_eq!(links(4), Some((before, 0)));
-        assert!(is_absent(&known, DIR, b"x", Nanos(4)));
-        known.made_directory(DIR, b"x", DirChange::NONE, Nanos(5));
-        assert_eq!(links(6), None, "what is not told is not known");
-    }
-
-    #[test]
-    fn a_change_by_somebody_else_shows_as_a_gap() {
-        let known = known();
-        known.made(&attr(5), Nanos(0));
-        known.created(DIR, b"x", change(7), Nanos(10));
-        assert!(!is_absent(&known, DIR, b"y", Nanos(10)), "change 6 was not ours, as far as is known");
-        assert_eq!(known.attr(DIR, Nanos(10)), None);
-        known.created(DIR, b"z", change(6), Nanos(10));
-        assert!(is_absent(&known, DIR, b"y", Nanos(10)), "it was ours, and its answer only came late");
-        known.learned(&attr(9), Nanos(11));
-        assert!(!is_absent(&known, DIR, b"y", Nanos(11)), "changes 8 and 9 were not ours");
-        assert!(known.attr(DIR, Nanos(11)).is_some(), "but the attributes are new");
-        for version in 12..200 {
-            known.created(DIR, b"w", change(version), Nanos(12));
-        }
-        known.created(DIR, b"w", change(10), Nanos(12));
-        known.created(DIR, b"w", change(11), Nanos(12));
-        assert_eq!(known.attr(DIR, Nanos(12)), None, "dropped for good");
-    }
-
-    #[test]
-    fn an_answer_that_comes_twice_is_not_understood() {
-        let known = known();
-        known.made(&attr(5), Nanos(0));
-        known.created(DIR, b"x", change(6), Nanos(1));
-        known.created(DIR, b"x", change(6), Nanos(2));
-        assert!(!is_absent(&known, DIR, b"y", Nanos(2)));
-    }
-}
+mod tests;
