@@ -186,14 +186,15 @@ impl State {
         Ok(handles)
     }
 
-    /// Checks that no part of a change on this server alone removes a directory in which another
-    /// client makes files without asking.
+    /// Checks that no part of a change on this server alone removes or moves a directory in which
+    /// another client makes files without asking: that it is another one then would hide what this
+    /// client has set of it.
     ///
     /// # Errors
     /// [`Status::Busy`]: it is asked for it back.
-    pub fn check_removed(&self, client: ClientId, parts: &[ServerPart]) -> Result<()> {
-        let removes = |part: &TxPart| matches!(part, TxPart::RemoveDirectory { .. });
-        let is_delegated = parts.iter().any(|part| removes(&part.part) && self.is_part_delegated(Some(client), &part.part));
+    pub fn check_moved(&self, client: ClientId, parts: &[ServerPart]) -> Result<()> {
+        let moves = |part: &TxPart| matches!(part, TxPart::RemoveDirectory { .. } | TxPart::SetParent { .. });
+        let is_delegated = parts.iter().any(|part| moves(&part.part) && self.is_part_delegated(Some(client), &part.part));
         if is_delegated { Err(Status::Busy) } else { Ok(()) }
     }
 
@@ -201,9 +202,10 @@ impl State {
     /// part is about, or perhaps the file: it is asked for it back.
     fn is_part_delegated(&self, client: Option<ClientId>, part: &TxPart) -> bool {
         match part {
-            TxPart::InsertEntry { dir, .. } | TxPart::RemoveEntry { dir, .. } | TxPart::RemoveDirectory { dir, .. } => {
-                self.is_delegated_elsewhere(client, *dir)
-            }
+            TxPart::InsertEntry { dir, .. }
+            | TxPart::RemoveEntry { dir, .. }
+            | TxPart::RemoveDirectory { dir, .. }
+            | TxPart::SetParent { dir, .. } => self.is_delegated_elsewhere(client, *dir),
             // That client has to know, too.
             TxPart::ChangePartition { dir, .. } | TxPart::GiveNames { dir, .. } | TxPart::PutMap { dir, .. } => {
                 self.is_delegated_elsewhere(None, *dir)

@@ -191,7 +191,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                     return Err(Status::Invalid);
                 }
             }
-            state.check_removed(header.request.client, &change.parts)?;
+            state.check_moved(header.request.client, &change.parts)?;
             let cx = self.context(header.request.client);
             let parts: Vec<TxPart> = change.parts.into_iter().map(|part| part.part).collect();
             let makes = matches!(change.reply, NameReply::Made { .. }).then(|| parts.clone());
