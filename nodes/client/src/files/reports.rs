@@ -69,6 +69,8 @@ impl<R: Runtime> Client<R> {
             };
             match outcome {
                 _ if inode.must_leave() => {}
+                // A close that takes attributes along waits for nobody, one without does.
+                Err(error) if error.status == Status::Busy => self.send_attributes(flow, inode).await?,
                 Err(error) if error.status == Status::CapabilityRefused => lost = Err(Error { status: Status::WritesLost, ..error }),
                 outcome => return outcome.and(lost),
             }
