@@ -37,9 +37,9 @@ fi
 step cargo xtask sim --seeds "$seeds"
 # Every other one with small files beside their inodes.
 step cargo xtask sim --leases --seeds 0..2000
-step cargo xtask sim --leases --inline --seeds 2000..4000
+step cargo xtask sim --leases --inline --repairs --seeds 2000..4000
 step cargo xtask sim --growing --inline --seeds 0..2000
 step cargo xtask sim --split --seeds 0..1000
-step cargo xtask sim --split --inline --seeds 1000..2000
+step cargo xtask sim --split --inline --repairs --seeds 1000..2000
 step cargo xtask sim --puts --seeds 0..2000
 printf '\nall checks passed\n'

@@ -51,6 +51,9 @@ pub struct Arguments {
     /// Small files lie on metadata servers, as in new file systems: beside any of the kinds above.
     #[arg(long, conflicts_with_all = ["renames", "puts"])]
     inline: bool,
+    /// Datafiles that belong to no file are looked for and removed all the time.
+    #[arg(long)]
+    repairs: bool,
     /// Ends after so many seeds that failed.
     #[arg(long, default_value_t = 5)]
     failures: u64,
@@ -159,6 +162,7 @@ fn run_one(seed: u64, arguments: &Arguments) -> Report {
         _ => Plan::new(seed, arguments.ops),
     };
     let plan = if arguments.inline { plan.with_small_files() } else { plan };
+    let plan = Plan { repairs: arguments.repairs, ..plan };
     let mut report = run_plan(&plan, arguments.verbose);
     if seed.is_multiple_of(TWICE_EVERY) || arguments.verbose {
         // The second run keeps no trace, so this also shows that looking changes nothing.

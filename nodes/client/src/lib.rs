@@ -28,9 +28,10 @@ pub use error::{Error, Result};
 pub use files::{Hold, OpenFile};
 pub use locks::IsAwaited;
 pub use names::WalkEnd;
-pub use servers::{DataSpace, QuotaUsage};
+pub use servers::{DataSpace, DatafileSums, QuotaUsage, StrayDatafile};
 pub use trees::{
-    Discarded, SumNews, TRASH, TrashFault, TreeChange, TreeNews, TreeOutcome, TreeRemoved, TreeSetting, TreeSums, WatchedTree,
+    Discarded, NameFault, NameFaultKind, NameSums, SumNews, TRASH, TrashFault, TreeChange, TreeNews, TreeOutcome, TreeRemoved, TreeSetting,
+    TreeSums, WatchedTree,
 };
 pub use types::{
     ClientOptions, CreateOptions, DelayWrites, DirItem, DirPage, Fallocate, FsStats, OpenWith, RenameFlags, SeekFor, Seen, SetAttr,

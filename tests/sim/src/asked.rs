@@ -75,5 +75,7 @@ pub const NOT_ASKED: &[(Op, &str)] = &[
     (Op::Borrow, "the same"),
     (Op::Recall, "the same"),
     (Op::ListXattr, "they have one attribute, and ask for its value"),
+    (Op::CheckGone, "with `cargo xtask sim --repairs`, and after a power cut"),
+    (Op::ListDatafiles, "the same"),
     (Op::TxStatus, "only after a crash between the phases of a transaction: in some seeds"),
 ];

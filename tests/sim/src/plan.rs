@@ -69,6 +69,8 @@ pub struct Plan {
     pub moves: bool,
     /// Whole contents are put under names, and small ones lie on the servers of their inodes.
     pub puts: bool,
+    /// Datafiles that belong to no file are looked for and removed all the time.
+    pub repairs: bool,
     /// Longest pause of a client between two operations, in nanoseconds.
     pub pause_max_ns: u64,
     /// Deadline of an operation, in nanoseconds.
@@ -118,6 +120,7 @@ impl Plan {
             presplit: None,
             moves: false,
             puts: false,
+            repairs: false,
             pause_max_ns: if random.below(4) == 0 { 0 } else { 2 * duration / per_client },
             deadline_ns: if fault_profile != FaultProfile::Calm && random.below(5) == 0 { 700 * MILLISECOND } else { 30 * SECOND },
             faults: faults(fault_profile, duration, &mut random),

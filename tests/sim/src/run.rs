@@ -42,6 +42,8 @@ pub struct Report {
     pub puts: bool,
     /// Small files lie beside their inodes.
     pub inline: bool,
+    /// Datafiles that belong to no file were removed all the time.
+    pub repairs: bool,
     /// Operations of the clients.
     pub operations: usize,
     /// What servers were asked in their last lives; empty if something is wrong.
@@ -74,7 +76,8 @@ impl Report {
         let kind = if self.splits { " --split" } else { kind };
         let kind = if self.puts { " --puts" } else { kind };
         let inline = if self.inline { " --inline" } else { "" };
-        format!("cargo xtask sim{kind}{inline} --seeds {}..{} --verbose", self.seed, self.seed + 1)
+        let repairs = if self.repairs { " --repairs" } else { "" };
+        format!("cargo xtask sim{kind}{inline}{repairs} --seeds {}..{} --verbose", self.seed, self.seed + 1)
     }
 }
 
@@ -121,6 +124,7 @@ pub fn run_plan(plan: &Plan, verbose: bool) -> Report {
         splits: plan.presplit.is_some() || plan.moves,
         puts: plan.puts,
         inline: plan.cluster.inline_limit > 0,
+        repairs: plan.repairs,
         operations: events.iter().filter(|event| event.client != 0).count(),
         unanswered: events.iter().filter(|event| event.end == u64::MAX).count(),
         asked: run.stage.asked.clone(),
@@ -257,7 +261,12 @@ impl<'a> Run<'a> {
         let Plan { mix, names, dirs, with_data, follow, moves, puts, .. } = *self.plan;
         let choices = Choices { mix, names, dirs: usize::from(dirs) + 1, with_data, follow, moves, puts };
         let pause = self.plan.pause_max_ns;
-        self.for_all_clients(async move |worker| worker.work(operations, choices, pause).await)
+        let repairs = self.plan.repairs.then(|| self.stage.begin_repairs());
+        let outcome = self.for_all_clients(async move |worker| worker.work(operations, choices, pause).await);
+        if let Some(goes_on) = repairs {
+            goes_on.set(false);
+        }
+        outcome
     }
 
     /// What was acknowledged is made safe from power cuts: by waiting for the batch interval, or by

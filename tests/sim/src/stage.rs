@@ -1,11 +1,12 @@
 //! A cluster, the record of what its clients do, and one auditor: what every run has, drawn from a
 //! seed or written by hand.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use weft_base::{SECOND, Status};
+use weft_base::{MILLISECOND, SECOND, Status};
+use weft_rt::Runtime;
 use weft_rt_sim::{Joined, NodeId, Profile, Random, Sim};
 use weft_virtual_cluster::Exit;
 use weft_wire::Op;
@@ -20,6 +21,8 @@ use crate::statuses::is_internal;
 use crate::times;
 use crate::workload::{LATE_NS, SETTLE_NS, Shared, Worker};
 
+/// The pause between two repairs, in nanoseconds.
+const REPAIR_NS: u64 = 5 * MILLISECOND;
 /// Longest wait for any part of a run, in virtual nanoseconds.
 const LIMIT_NS: u64 = 4000 * SECOND;
 
@@ -103,6 +106,22 @@ impl Stage {
             flow(&mut worker).await;
             worker
         })
+    }
+
+    /// From now on datafiles that belong to no file are removed, as long as the result says `true`.
+    pub fn begin_repairs(&self) -> Rc<Cell<bool>> {
+        let goes_on = Rc::new(Cell::new(true));
+        if let Some((node, auditor)) = &self.auditor {
+            let (client, flag) = (auditor.client.clone(), Rc::clone(&goes_on));
+            drop(self.sim.spawn_on(*node, |_| async move {
+                while flag.get() {
+                    // Servers are away now and then.
+                    let _ = audit::repair(&client).await;
+                    client.rt().sleep_until(client.rt().now() + REPAIR_NS).await;
+                }
+            }));
+        }
+        goes_on
     }
 
     /// Waits until flows are over, or their nodes dead.

@@ -201,3 +201,37 @@ fn a_close_that_is_answered_beside_a_reclaim_is_sent_again() {
 fn a_change_that_is_overtaken_shows_no_time_of_before() {
     stays_good_as(&Plan::growing(3249, None).with_small_files());
 }
+
+/// As `cargo xtask sim --leases --inline` runs it, with `--repairs` or without.
+#[track_caller]
+fn stays_good_with_small_files(seed: u64, repairs: bool) {
+    stays_good_as(&Plan { repairs, ..Plan::leased(seed, None).with_small_files() });
+}
+
+/// The answer to a change of a directory's mode was given under no lease. The client counted it and
+/// did not take it over.
+#[test]
+fn the_mode_of_a_directory_is_what_was_set() {
+    stays_good_with_small_files(116_490, false);
+    [115_073, 110_976].into_iter().for_each(|seed| stays_good_with_small_files(seed, true));
+}
+
+/// A client set the mode of a directory that was its own, and another one moved that directory: it
+/// had the version under which the client told of the mode.
+#[test]
+fn what_was_set_of_a_directory_is_told_before_others_move_it() {
+    stays_good_with_small_files(114_999, true);
+}
+
+/// A close that took attributes along met a link that was being made, and failed.
+#[test]
+fn a_close_with_attributes_waits() {
+    stays_good_with_small_files(201_134, true);
+}
+
+/// Clients died with directories of which they had not told.
+#[test]
+fn what_was_made_without_asking_may_go_with_its_client() {
+    [102_271, 125_771].into_iter().for_each(|seed| stays_good_with_small_files(seed, false));
+    stays_good_with_small_files(212_241, true);
+}

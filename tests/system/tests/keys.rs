@@ -168,6 +168,8 @@ fn every_operation_keeps_to_the_limits_of_a_key() {
     let file = Handle(before[0]["inode"].as_u64().expect("the number of an inode"));
     let of_no_limited_key = &[
         CreateMany,
+        CheckGone,
+        ListDatafiles,
         Meet,
         TxPrepare,
         TxDecide,

@@ -70,6 +70,8 @@ impl Machine {
             .arg(up)
             .args(["up", "--state"])
             .arg(self.fs.state()));
+        // What belongs to no file may go, and nothing else: tests look at all that must be left.
+        ok(weft().args(["fsck", "--repair", "--state"]).arg(self.fs.state()));
     }
 
     /// Directories that lie on different metadata servers.

@@ -10,6 +10,7 @@ mod down;
 mod du;
 mod enter;
 mod explain;
+mod fsck;
 mod genconfig;
 mod hint;
 mod hold;
@@ -124,6 +125,7 @@ commands! {
     Quota(quota::Args).run(common),
     Df(df::Args).run(common),
     Du(du::Args).run(common),
+    Fsck(fsck::Args).run(common),
     Watch(watch::Args).run(common),
     Ping(ping::Args).run(common),
     Preload(preload::Args).run(common),

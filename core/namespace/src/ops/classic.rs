@@ -55,7 +55,7 @@ impl State {
         Ok(ClassicDirectoryReply { layout, data_servers: place.data_servers, no_metafile: hints.no_metafile })
     }
 
-    /// Gives handles out that no object will have by itself.
+    /// Gives handles out for files without a metafile: they are the client's.
     ///
     /// # Errors
     /// [`Status::TooBig`], [`Status::AccessDenied`], and as [`State::directory`].
@@ -71,7 +71,7 @@ impl State {
         self.check_directory(&request.who, request.dir, self.classic_directory(request.dir)?, true)?;
         let first = self.next_counter;
         let last = first + u64::from(request.count);
-        record.changes.push(Change::PutCounter { next: last });
+        record.changes.push(Change::PutHandles { client: cx.client, first, end: last });
         let handles = (first..last).map(|counter| Handle::new(self.settings.server, counter));
         Ok(ClassicReserveReply { capabilities: handles.map(|handle| cx.capability(handle, Rights::MANAGE)).collect() })
     }

@@ -1,8 +1,8 @@
-//! GetAttr, for one object or many.
+//! GetAttr, for one object or many, and the question which of many are no more.
 
 use weft_base::{Attr, FileKind, Handle, Result, Status};
 use weft_wire::Rights;
-use weft_wire::ops::{FileState, GetAttrManyReply, GetAttrManyRequest};
+use weft_wire::ops::{CheckGoneReply, CheckGoneRequest, FileState, GetAttrManyReply, GetAttrManyRequest};
 
 use crate::{Inode, InodeFlags, RequestContext, State};
 
@@ -79,5 +79,25 @@ impl State {
             return Err(Status::TooBig);
         }
         Ok(GetAttrManyReply { states: request.handles.iter().map(|handle| self.getattr_living(cx, *handle)).collect() })
+    }
+
+    /// Says which of these objects are gone: they were here, or had a handle of here, and nobody
+    /// can make them any more. The answer counts when all that was changed is on stable storage.
+    ///
+    /// # Errors
+    /// [`Status::TooBig`] for more than 4096.
+    pub fn check_gone(&self, cx: &RequestContext<'_>, request: &CheckGoneRequest) -> Result<CheckGoneReply> {
+        if request.handles.len() > MANY_MAX {
+            return Err(Status::TooBig);
+        }
+        let gone = |handle: &Handle| self.is_gone(*handle).then(|| cx.capability(*handle, Rights::MANAGE));
+        Ok(CheckGoneReply { gone: request.handles.iter().map(gone).collect() })
+    }
+
+    fn is_gone(&self, handle: Handle) -> bool {
+        // What was never given out, as far as is known here, is nothing that this server may judge.
+        let was_given = handle.server() == self.settings.server && handle.counter() < self.next_counter;
+        let may_come = || self.delegations().given_to(handle).is_some() || self.transactions.locks.check_write_inode(handle).is_err();
+        was_given && self.peek(handle).is_none() && !may_come()
     }
 }

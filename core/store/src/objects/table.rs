@@ -203,7 +203,13 @@ impl ObjectTable {
 
     /// All objects in order.
     pub fn iter(&self) -> impl Iterator<Item = (ObjectKey, ObjectStat)> {
-        self.objects.iter().map(|(key, object)| (*key, stat_of(object)))
+        self.iter_behind(None)
+    }
+
+    /// Objects behind this one, in order; all without one.
+    pub fn iter_behind(&self, behind: Option<ObjectKey>) -> impl Iterator<Item = (ObjectKey, ObjectStat)> {
+        let start = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        self.objects.range((start, Bound::Unbounded)).map(|(key, object)| (*key, stat_of(object)))
     }
 
     /// The extents of an object as local offset, disk offset and length, in order, for inspection.

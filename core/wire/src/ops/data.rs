@@ -185,6 +185,34 @@ wire_struct! {
         pub capability: Capability,
     }
 
+    /// Lists the datafiles of a server in the order of their handles and numbers.
+    pub struct ListDatafilesRequest {
+        /// Datafiles behind this one of this file; handle 0: from the start.
+        pub handle: Handle,
+        /// The number of that datafile.
+        pub index: u32,
+        /// At most so many; the server gives [`DATAFILES_LISTED_MAX`] at most.
+        pub datafiles_max: u32,
+    }
+
+    /// A datafile that a server has.
+    pub struct ListedDatafile {
+        /// Of this file.
+        pub handle: Handle,
+        /// The number among its datafiles.
+        pub index: u32,
+        /// Bytes allocated for it.
+        pub allocated_bytes: u64,
+    }
+
+    /// Some of the datafiles.
+    pub struct ListDatafilesReply {
+        /// In order.
+        pub datafiles: Vec<ListedDatafile>,
+        /// No further one follows.
+        pub is_end: bool,
+    }
+
     /// Removes a datafile. Idempotent.
     pub struct ObjectRemoveRequest {
         /// The file.
@@ -195,3 +223,6 @@ wire_struct! {
         pub capability: Capability,
     }
 }
+
+/// Most datafiles of one [`ListDatafilesReply`].
+pub const DATAFILES_LISTED_MAX: usize = 4096;

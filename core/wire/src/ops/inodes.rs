@@ -38,6 +38,20 @@ wire_struct! {
         pub states: Vec<Result<FileState>>,
     }
 
+    /// Asks which of these objects of one server, at most 4096, are no more and will not come back
+    /// after a crash either.
+    pub struct CheckGoneRequest {
+        /// The objects.
+        pub handles: Vec<Handle>,
+    }
+
+    /// One answer for every handle.
+    pub struct CheckGoneReply {
+        /// In the order of the request: with what the datafiles of one that is gone may be removed
+        /// ([`Rights::MANAGE`]).
+        pub gone: Vec<Option<Capability>>,
+    }
+
     /// Changes what is given.
     pub struct SetAttrRequest {
         /// The object.

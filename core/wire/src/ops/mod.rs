@@ -356,6 +356,9 @@ operations! {
         reads, Untouched, MetaRead, by Handle, traced "strips", about handle;
     /// All bytes of a file that are on the server of its inode.
     46 ReadInline(ReadInlineRequest) -> ReadInlineReply, Meta "server of the inode", reads, Untouched, MetaRead, by Capability, traced "readinline", about capability.handle;
+    /// Which of these objects are no more, nor will be again?
+    47 CheckGone(CheckGoneRequest) -> CheckGoneReply, Meta "server of the inodes",
+        reads, Untouched, Other, by UnlimitedKey, traced "checkgone", about nothing each handles;
 
     // Metadata servers: steps of the protocol of PVFS2, a yardstick.
     /// Create, step 1: attributes and hints of a directory.
@@ -456,6 +459,9 @@ operations! {
     /// Where is the next byte that was written, or was not?
     106 ObjectSeek(ObjectSeekRequest) -> ObjectSeekReply, Data "data server",
         reads, Untouched, Other, by Capability, traced "seek", about handle;
+    /// Which datafiles are here?
+    107 ListDatafiles(ListDatafilesRequest) -> ListDatafilesReply, Data "data server",
+        reads, Untouched, Other, by UnlimitedKey, traced "listdatafiles", about handle, tells nothing each datafiles.handle;
 }
 impl Wire for Rights {
     fn put(&self, out: &mut Vec<u8>) {

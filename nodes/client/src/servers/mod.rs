@@ -2,6 +2,7 @@
 //! themselves. Who asks, with which number and how often, is hidden here.
 
 mod admin;
+mod datafiles;
 mod maps;
 mod quotas;
 mod space;
@@ -16,6 +17,7 @@ use weft_wire::{Frame, LeaseScope, Op, Operation};
 use crate::flow::Flow;
 use crate::{Client, ClientOptions, Result};
 
+pub use datafiles::{DatafileSums, StrayDatafile};
 use maps::Maps;
 pub use quotas::QuotaUsage;
 pub use space::DataSpace;

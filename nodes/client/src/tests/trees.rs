@@ -193,3 +193,19 @@ fn files_that_are_elsewhere_and_open_files() {
     world.run(client.close(file)).unwrap();
     assert!(world.run(world.is_gone(handle)));
 }
+
+#[test]
+fn a_look_at_all_names_costs_two_messages_for_a_directory() {
+    let world = World::new(2, 2, 1 << 20);
+    let client = world.client(1);
+    let top = tree(&world, 4, 1000);
+    let linked = world.run(world.hand.lookup(&ROOT, top, b"dir0")).unwrap().handle;
+    let file = world.run(world.hand.lookup(&ROOT, linked, b"file1")).unwrap().handle;
+    world.run(world.hand.link(&ROOT, file, top, b"second")).unwrap();
+    world.take_sent();
+    let sums = world.run(client.check_names(|fault| panic!("{fault:?}")));
+    assert_eq!((sums.names, sums.directories, sums.files, sums.others), (4006, 6, 4000, 0));
+    assert_eq!(sums.inodes.values().sum::<u64>(), 4006);
+    let counts = counted(world.take_sent());
+    assert_eq!(counts, BTreeMap::from([(Op::ReadDir, 6), (Op::GetAttr, 6)]));
+}

@@ -1,8 +1,10 @@
-//! Whole trees with many requests in flight: their sums, their end, and what changes in them. A
+//! Whole trees with many requests in flight: their sums, their end, whether their names are right,
+//! and what changes in them. A
 //! tree is walked in rounds: of the steps that are due, the newest few are done at once, one
 //! request each. So it goes deep before it goes wide, and what is remembered are the directories
 //! between the root and where the work is, with their neighbours.
 
+mod names;
 mod remove;
 mod setting;
 mod sums;
@@ -14,6 +16,7 @@ use weft_base::Handle;
 
 use crate::Error;
 
+pub use names::{NameFault, NameFaultKind, NameSums};
 pub use remove::TreeRemoved;
 pub use setting::{TreeOutcome, TreeSetting};
 pub use sums::{SumNews, TreeSums};

@@ -3,6 +3,7 @@
 
 mod allocate;
 mod epoch;
+mod list;
 mod punch;
 mod read;
 mod read_many;
@@ -49,6 +50,7 @@ pub async fn execute<R: ServerRuntime>(
         Request::ObjectSeek(request) => seek::seek(server, header, &request),
         Request::ObjectPunch(request) => punch::punch(server, header, &request, executed).await,
         Request::ObjectAllocate(request) => allocate::allocate(server, header, &request, executed).await,
+        Request::ListDatafiles(request) => Ok(list::list(server, &request)),
         Request::ObjectEpoch(request) => epoch::epoch(server, header, &request).await,
         other => weft_serving::answer_of_any(server, other).await.map(Done::encoded),
     }

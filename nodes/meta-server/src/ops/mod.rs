@@ -22,10 +22,10 @@ mod unlink;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use weft_base::{FileKind, Result, Status};
+use weft_base::{ClientId, FileKind, Result, Status};
 use weft_namespace::{Change, Charged, Inode, InodeFlags, OpenChange, Record, RequestContext, State};
 use weft_rt::{PeerId, ServerRuntime};
-use weft_wire::ops::{ClassicMakeMetafileRequest, CreateRequest, MkdirRequest, ReclaimRequest};
+use weft_wire::ops::{CheckGoneRequest, ClassicMakeMetafileRequest, CreateRequest, MkdirRequest, ReclaimRequest};
 use weft_wire::{Header, Request, Rights, Wire};
 
 use crate::engine::Engine;
@@ -54,6 +54,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 Ok(self.start_question(peer, header, Rc::clone(self).answer_quota(request)))
             }
             Request::SyncMeta(_) => Ok(self.start_question(peer, header, Rc::clone(self).sync_meta())),
+            Request::CheckGone(request) => {
+                Ok(self.start_question(peer, header, Rc::clone(self).check_gone(header.request.client, request)))
+            }
             Request::Reclaim(request) => self.reclaim(header, &request),
             Request::Notices(request) => self.notices(peer, header, &request),
             Request::Changes(request) => self.changes(peer, header, &request),
@@ -120,6 +123,13 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Everything acknowledged so far is on stable storage when this is answered.
     async fn sync_meta(self: Rc<Self>) -> Result<Bytes> {
         self.make_all_durable().await.map(|()| ().to_bytes())
+    }
+
+    /// Whoever hears that a file is gone may remove its data, so no power cut must bring it back.
+    async fn check_gone(self: Rc<Self>, client: ClientId, request: CheckGoneRequest) -> Result<Bytes> {
+        let reply = self.state.borrow().check_gone(&self.context(client), &request)?;
+        self.make_all_durable().await?;
+        Ok(reply.to_bytes())
     }
 
     pub(crate) async fn make_all_durable(&self) -> Result<()> {

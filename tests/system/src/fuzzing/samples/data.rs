@@ -1,5 +1,6 @@
 //! Requests to data servers that reach far.
 
+use weft_base::Handle;
 use weft_wire::ops::*;
 use weft_wire::{Capability, Ceiling, Rights};
 
@@ -48,6 +49,8 @@ pub(super) fn chosen(about: &Subject) -> Vec<Request> {
         }),
         Request::ObjectSync(ObjectSyncRequest { handle, index: 0, capability: about.capability(write) }),
         Request::ObjectRemove(ObjectRemoveRequest { handle, index: 0, capability: about.capability(manage) }),
+        Request::CheckGone(CheckGoneRequest { handles: vec![handle, about.dir, Handle(u64::MAX)] }),
+        Request::ListDatafiles(ListDatafilesRequest { handle, index: 1, datafiles_max: 3 }),
         Request::ObjectEpoch(ObjectEpochRequest { handle, index: 0, capability: about.capability(manage), mtime_epoch: 4 }),
         Request::ObjectPunch(ObjectPunchRequest {
             handle,
