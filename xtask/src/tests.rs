@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,16 @@ pub struct Arguments {
     /// of them wait.
     #[arg(long)]
     jobs: Option<usize>,
+    /// Only test programs with this in their names, as `tests/system delayed`.
+    #[arg(long)]
+    only: Option<String>,
+    /// Each of them so often. What fails is not tried again then.
+    #[arg(long, default_value_t = 1)]
+    times: usize,
+    /// Threads that compute beside them all the time: some things go wrong only where a machine has
+    /// too much to do.
+    #[arg(long, default_value_t = 0)]
+    busy: usize,
 }
 
 /// A program of tests.
@@ -41,6 +51,7 @@ struct Program {
 }
 
 /// How a program did.
+#[derive(Clone)]
 struct Finished<'a> {
     program: &'a Program,
     good: bool,
@@ -52,6 +63,22 @@ struct Finished<'a> {
 /// Builds and runs everything; true if all tests passed. What failed is run once more, alone: if it
 /// passes then, it is named as unsteady, and is no failure.
 pub fn run(arguments: &Arguments) -> bool {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..arguments.busy {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let is_good = run_chosen(arguments);
+        is_over.store(true, Ordering::Relaxed);
+        is_good
+    })
+}
+
+fn run_chosen(arguments: &Arguments) -> bool {
     let begun = Instant::now();
     let programs = match build() {
         Ok(programs) => programs,
@@ -61,12 +88,20 @@ pub fn run(arguments: &Arguments) -> bool {
         }
     };
     println!("built in {} s: {} programs of tests", begun.elapsed().as_secs(), programs.len());
-    let (alone, together): (Vec<&Program>, Vec<&Program>) = programs.iter().partition(|program| ALONE.contains(&program.target()));
+    let is_chosen = |program: &&Program| arguments.only.as_ref().is_none_or(|only| program.name.contains(only));
+    let chosen: Vec<&Program> = programs.iter().filter(is_chosen).collect();
+    let runs = std::iter::repeat_n(chosen, arguments.times).flatten();
+    let (alone, together): (Vec<&Program>, Vec<&Program>) = runs.partition(|program| ALONE.contains(&program.target()));
     let jobs = arguments.jobs.unwrap_or_else(|| 2 + thread::available_parallelism().map_or(1, usize::from));
     let mut finished = run_all(&together, jobs);
     finished.extend(run_all(&alone, 1));
-    let again: Vec<&Program> = finished.iter().filter(|finished| !finished.good).map(|finished| finished.program).collect();
-    let (steady, failed): (Vec<_>, Vec<_>) = run_all(&again, 1).into_iter().partition(|finished| finished.good);
+    let runs = finished.len();
+    let (mut failed, _): (Vec<_>, Vec<_>) = finished.iter().cloned().partition(|finished| !finished.good);
+    let mut steady = Vec::new();
+    if arguments.times == 1 {
+        let again: Vec<&Program> = failed.iter().map(|finished| finished.program).collect();
+        (steady, failed) = run_all(&again, 1).into_iter().partition(|finished| finished.good);
+    }
 
     finished.sort_by_key(|finished| std::cmp::Reverse(finished.took));
     println!("\nthe slowest:");
@@ -78,8 +113,8 @@ pub fn run(arguments: &Arguments) -> bool {
         eprintln!("FAILED: {}", finished.program.name);
     }
     let passed: usize = finished.iter().filter(|finished| finished.good).chain(&steady).map(|finished| finished.passed).sum();
-    println!("programs of tests: {} passed, {} failed; {passed} tests passed", programs.len() - failed.len(), failed.len());
-    failed.is_empty() && run_doc_tests()
+    println!("programs of tests: {} passed, {} failed; {passed} tests passed", runs - failed.len(), failed.len());
+    failed.is_empty() && (arguments.only.is_some() || run_doc_tests())
 }
 
 impl Program {

@@ -58,6 +58,8 @@ struct WrongName {
     path: String,
     handle: String,
     what: String,
+    /// Nobody knows whether anything is wrong.
+    is_unknown: bool,
 }
 
 /// A data server.
@@ -127,13 +129,14 @@ fn wrong(fs: &Fs, fault: &NameFault) -> WrongName {
         }
         NameFaultKind::Unknown(error) => format!("could not be looked at: {}", fs.why(&error)),
     };
-    WrongName { path: format!("/{}", show_name(&fault.path)), handle: fault.handle.to_string(), what }
+    let is_unknown = matches!(fault.kind, NameFaultKind::Unknown(_));
+    WrongName { path: format!("/{}", show_name(&fault.path)), handle: fault.handle.to_string(), what, is_unknown }
 }
 
 impl Report {
     /// Says what is wrong; true if anything is, and is left.
     fn tell_faults(&self, fs: &std::ffi::OsStr) -> bool {
-        for WrongName { path, handle, what } in &self.wrong_names {
+        for WrongName { path, handle, what, .. } in &self.wrong_names {
             tell(&format!("{path} ({handle}) {what}"));
         }
         self.unanswered.iter().for_each(|what| tell(what));
@@ -155,7 +158,12 @@ impl Report {
 fn text(report: &Report) -> String {
     let Report { names, directories, files, others, inodes_without_name, wrong_names, servers, .. } = report;
     let mut table = Table::new(&["what", ">number", ">size", "how it is"]);
-    let state = if wrong_names.is_empty() { "right".into() } else { format!("{} wrong", wrong_names.len()) };
+    let unknown = wrong_names.iter().filter(|wrong| wrong.is_unknown).count();
+    let state = match (wrong_names.len() - unknown, unknown) {
+        (0, 0) => "right".into(),
+        (wrong, 0) => format!("{wrong} wrong"),
+        (wrong, unknown) => format!("{wrong} wrong, {unknown} not looked at"),
+    };
     table.row(vec!["names".into(), names.to_string(), String::new(), state]);
     for (what, number) in [("directories", directories), ("files", files), ("others", others)] {
         table.row(vec![what.into(), number.to_string(), String::new(), String::new()]);
