@@ -63,22 +63,6 @@ struct Finished<'a> {
 /// Builds and runs everything; true if all tests passed. What failed is run once more, alone: if it
 /// passes then, it is named as unsteady, and is no failure.
 pub fn run(arguments: &Arguments) -> bool {
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for _ in 0..arguments.busy {
-            scope.spawn(|| {
-                while !is_over.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-            });
-        }
-        let is_good = run_chosen(arguments);
-        is_over.store(true, Ordering::Relaxed);
-        is_good
-    })
-}
-
-fn run_chosen(arguments: &Arguments) -> bool {
     let begun = Instant::now();
     let programs = match build() {
         Ok(programs) => programs,
@@ -88,6 +72,22 @@ fn run_chosen(arguments: &Arguments) -> bool {
         }
     };
     println!("built in {} s: {} programs of tests", begun.elapsed().as_secs(), programs.len());
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..arguments.busy {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let is_good = run_programs(arguments, &programs);
+        is_over.store(true, Ordering::Relaxed);
+        is_good
+    })
+}
+
+fn run_programs(arguments: &Arguments, programs: &[Program]) -> bool {
     let is_chosen = |program: &&Program| arguments.only.as_ref().is_none_or(|only| program.name.contains(only));
     let chosen: Vec<&Program> = programs.iter().filter(is_chosen).collect();
     let runs = std::iter::repeat_n(chosen, arguments.times).flatten();

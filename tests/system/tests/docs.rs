@@ -127,6 +127,13 @@ fn library() -> &'static Path {
     PREFIX.get_or_init(install).path()
 }
 
+/// The same prefix, with what belongs to MPI: installed once, since several pages at a time use it.
+fn mpi_library() -> &'static Path {
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    INSTALLED.get_or_init(|| drop(ok(Command::new(tree().join("scripts/install-mpiio.sh")).arg("mpicc.mpich").arg(library()))));
+    library()
+}
+
 /// The Python package, unpacked from its wheel.
 fn package() -> PathBuf {
     static SITE: OnceLock<TempDir> = OnceLock::new();
@@ -157,8 +164,7 @@ fn prepared(page: &str, need: &str, shell: &mut Command) -> bool {
         "mpi" => {
             let is_there = available(page, &[Need::Programs(&["mpicc.mpich", "mpiexec.mpich"])]);
             if is_there {
-                ok(Command::new(tree().join("scripts/install-mpiio.sh")).arg("mpicc.mpich").arg(library()));
-                shell.env("PREFIX", library()).env("WEFT_MPITRACE_LIB", library().join("lib"));
+                shell.env("PREFIX", mpi_library()).env("WEFT_MPITRACE_LIB", mpi_library().join("lib"));
             }
             is_there
         }
