@@ -281,7 +281,8 @@ fn promise_an_old_copy_of_the_map_is_refused() {
     fs::remove_dir_all(fs.server_dir("meta0")).unwrap();
     ok(Command::new("cp").arg("-a").arg(&kept).arg(fs.server_dir("meta0")));
     let said = fails(weft().args(["up", "--state"]).arg(fs.state()));
-    assert!(said.contains("is an old copy") && said.contains("data0 has seen epoch 2"), "{said}");
+    // The older data server may have been stopped before it heard of the newer one.
+    assert!(said.contains("is an old copy") && said.contains("has seen epoch 2"), "{said}");
 }
 
 /// Starts a server alone that makes its store, and kills it as soon as it has.
