@@ -96,7 +96,7 @@ fn run_programs(arguments: &Arguments, programs: &[Program]) -> bool {
     let mut finished = run_all(&together, jobs);
     finished.extend(run_all(&alone, 1));
     let runs = finished.len();
-    let (mut failed, _): (Vec<_>, Vec<_>) = finished.iter().cloned().partition(|finished| !finished.good);
+    let mut failed: Vec<Finished<'_>> = finished.iter().filter(|finished| !finished.good).cloned().collect();
     let mut steady = Vec::new();
     if arguments.times == 1 {
         let again: Vec<&Program> = failed.iter().map(|finished| finished.program).collect();

@@ -399,7 +399,7 @@ pub struct Event {
 pub struct History {
     pub(crate) events: Vec<Event>,
     clock: u64,
-    /// The names of a directory are with several servers, and what it is like all are asked.
+    /// Names of a directory are with several servers: all of them are asked what it is like.
     pub splits: bool,
     /// Clients with leases may delay what they write to new files.
     pub delays: bool,

@@ -16,6 +16,7 @@ impl History {
     /// and so is what it has made and set of directories without asking.
     pub fn loses_all_open(&mut self, client: usize) {
         let last = self.events.iter().filter(|event| event.client == client).map(|event| event.begin_at).max();
+        let is_unasked = |event: &Event| event.begin_at == event.end_at;
         let is_late = |event: &Event| last.is_some_and(|last| last.since(event.end_at) < TOLD_NS);
         let mut opens: BTreeMap<Handle, i32> = BTreeMap::new();
         for event in self.events.iter().filter(|event| event.client == client) {
@@ -23,8 +24,11 @@ impl History {
                 (Action::Create { .. }, Outcome::Done(Answer::Created(seen, _))) => *opens.entry(seen.handle).or_default() += 1,
                 (Action::Open { handle }, Outcome::Done(_)) => *opens.entry(*handle).or_default() += 1,
                 (Action::Close { handle }, Outcome::Done(_)) => *opens.entry(*handle).or_default() -= 1,
-                (Action::Mkdir { .. } | Action::SetMode { .. } | Action::SetTime { .. }, Outcome::Done(Answer::Attr(seen)))
-                    if seen.kind == FileKind::Directory && (event.begin_at == event.end_at || is_late(event)) =>
+                (Action::Mkdir { .. }, Outcome::Done(Answer::Attr(seen))) if is_unasked(event) || is_late(event) => {
+                    *opens.entry(seen.handle).or_default() += 1;
+                }
+                (Action::SetMode { .. } | Action::SetTime { .. }, Outcome::Done(Answer::Attr(seen)))
+                    if seen.kind == FileKind::Directory && is_unasked(event) =>
                 {
                     *opens.entry(seen.handle).or_default() += 1;
                 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use weft_base::{ClientId, Handle, WallTime};
 use weft_system_tests::socket::{Peer, read_key};
 use weft_system_tests::{FileSystem, Need, available, fails, ok, run, weft};
-use weft_wire::ops::{Piece, WriteRequest};
+use weft_wire::ops::{ListDatafilesRequest, Piece, WriteRequest};
 use weft_wire::{Capability, Rights};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -61,6 +61,24 @@ fn leave_a_datafile(fs: &FileSystem) -> Handle {
     handle
 }
 
+/// The datafiles of a data server, as it tells them three at a time.
+fn listed(fs: &FileSystem, server: &str) -> Vec<(Handle, u32)> {
+    let key = read_key(&fs.state().join("server.key"));
+    let address = fs.server(server, "address");
+    let mut peer = Peer::join(address.as_str().expect("an address"), &key, ClientId(4712)).expect("welcome");
+    let (mut all, mut behind) = (Vec::new(), (Handle(0), 0));
+    loop {
+        let request = ListDatafilesRequest { handle: behind.0, index: behind.1, datafiles_max: 3 };
+        let (page, _) = peer.ask(&request, &[]).expect("an answer").expect("datafiles");
+        assert!(page.datafiles.len() <= 3 && (page.is_end || page.datafiles.len() == 3), "{page:?}");
+        all.extend(page.datafiles.iter().map(|datafile| (datafile.handle, datafile.index)));
+        match all.last() {
+            Some(last) if !page.is_end => behind = *last,
+            _ => return all,
+        }
+    }
+}
+
 #[test]
 fn promise_a_check_finds_what_belongs_to_no_file() {
     let fs = with_a_tree();
@@ -70,6 +88,12 @@ fn promise_a_check_finds_what_belongs_to_no_file() {
     // With the root; `seven` is a copy of its own.
     assert_eq!(counted, [FILES as u64 + 5, 3, FILES as u64 + 1, 1, 0]);
     assert!(strays(&report).is_empty() && report["servers"].as_array().expect("servers").len() == 2, "{report}");
+
+    for server in report["servers"].as_array().expect("servers") {
+        let listed = listed(&fs, server["name"].as_str().expect("a name"));
+        assert!(listed.is_sorted_by(|one, next| one < next) && !listed.is_empty(), "{listed:?}");
+        assert_eq!(server["datafiles"], listed.len(), "{report}");
+    }
 
     let handle = leave_a_datafile(&fs);
     let (right, report) = check(&fs, &[]);

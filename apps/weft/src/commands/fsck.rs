@@ -1,6 +1,6 @@
 //! `weft fsck`: whether names, inodes and datafiles fit each other, while the file system is used.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -39,7 +39,7 @@ pub struct Args {
 
 /// All that was found.
 #[derive(Serialize)]
-struct Report {
+struct Findings {
     names: u64,
     directories: u64,
     files: u64,
@@ -92,9 +92,9 @@ impl Args {
         let map = fs.client.map();
         let servers: Vec<DataServer> =
             map.servers().filter(|entry| entry.id.role() == ServerRole::Data).map(|entry| check_data(&fs, entry, self.repair)).collect();
-        let report = with_inodes(&fs, sums, wrong_names, servers);
-        print_as(self.json, &report, || text(&report))?;
-        Ok(if report.tell_faults(&given) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        let findings = with_inodes(&fs, sums, wrong_names, servers);
+        print_as(self.json, &findings, || text(&findings))?;
+        Ok(if findings.tell_faults(&given) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 }
 
@@ -104,11 +104,11 @@ fn check_data(fs: &Fs, entry: &ServerEntry, repair: bool) -> DataServer {
         strays.push(Stray { handle: handle.to_string(), index, bytes });
     }));
     let failed = checked.as_ref().err().map(|error| fs.why(error));
-    let DatafileSums { datafiles, bytes, .. } = checked.unwrap_or_default();
+    let DatafileSums { datafiles, bytes } = checked.unwrap_or_default();
     DataServer { name: entry.name.clone(), datafiles, bytes, strays, removed: repair, failed }
 }
 
-fn with_inodes(fs: &Fs, sums: NameSums, wrong_names: Vec<WrongName>, servers: Vec<DataServer>) -> Report {
+fn with_inodes(fs: &Fs, sums: NameSums, wrong_names: Vec<WrongName>, servers: Vec<DataServer>) -> Findings {
     let NameSums { names, directories, files, others, inodes } = sums;
     let (mut inodes_without_name, mut unanswered) = (0, Vec::new());
     for (entry, answer) in fs.ping_all().into_iter().filter(|(entry, _)| entry.id.role() == ServerRole::Meta) {
@@ -117,7 +117,7 @@ fn with_inodes(fs: &Fs, sums: NameSums, wrong_names: Vec<WrongName>, servers: Ve
             Err(error) => unanswered.push(format!("{}: {}", entry.name, fs.why(&error))),
         }
     }
-    Report { names, directories, files, others, inodes_without_name, wrong_names, servers, unanswered }
+    Findings { names, directories, files, others, inodes_without_name, wrong_names, servers, unanswered }
 }
 
 fn wrong(fs: &Fs, fault: &NameFault) -> WrongName {
@@ -133,9 +133,9 @@ fn wrong(fs: &Fs, fault: &NameFault) -> WrongName {
     WrongName { path: format!("/{}", show_name(&fault.path)), handle: fault.handle.to_string(), what, is_unknown }
 }
 
-impl Report {
+impl Findings {
     /// Says what is wrong; true if anything is, and is left.
-    fn tell_faults(&self, fs: &std::ffi::OsStr) -> bool {
+    fn tell_faults(&self, fs: &OsStr) -> bool {
         for WrongName { path, handle, what, .. } in &self.wrong_names {
             tell(&format!("{path} ({handle}) {what}"));
         }
@@ -155,8 +155,8 @@ impl Report {
     }
 }
 
-fn text(report: &Report) -> String {
-    let Report { names, directories, files, others, inodes_without_name, wrong_names, servers, .. } = report;
+fn text(findings: &Findings) -> String {
+    let Findings { names, directories, files, others, inodes_without_name, wrong_names, servers, .. } = findings;
     let mut table = Table::new(&["what", ">number", ">size", "how it is"]);
     let unknown = wrong_names.iter().filter(|wrong| wrong.is_unknown).count();
     let state = match (wrong_names.len() - unknown, unknown) {

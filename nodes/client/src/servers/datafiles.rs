@@ -11,17 +11,13 @@ use weft_wire::ops::{CheckGoneRequest, DATAFILES_LISTED_MAX, ListDatafilesReques
 
 use crate::{Client, Result};
 
-/// What a data server has.
+/// What a data server has, strays too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatafileSums {
     /// Datafiles.
     pub datafiles: u64,
     /// Bytes allocated for them.
     pub bytes: u64,
-    /// Those of them that belong to no file.
-    pub strays: u64,
-    /// Bytes allocated for these.
-    pub stray_bytes: u64,
 }
 
 /// A datafile that belongs to no file.
@@ -58,8 +54,6 @@ impl<R: Runtime> Client<R> {
             }
             for (ListedDatafile { handle, index, allocated_bytes }, _) in strays {
                 tell(StrayDatafile { handle: *handle, index: *index, bytes: *allocated_bytes });
-                sums.strays += 1;
-                sums.stray_bytes += allocated_bytes;
             }
             sums.datafiles += page.datafiles.len() as u64;
             sums.bytes += page.datafiles.iter().map(|datafile| datafile.allocated_bytes).sum::<u64>();
