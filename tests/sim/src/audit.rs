@@ -19,6 +19,9 @@ const WAKE_NS: u64 = 20 * SECOND;
 /// How long they may keep what nobody needs any more, in nanoseconds: lost sessions, answers to
 /// lost questions, removed files.
 const REAP_NS: u64 = 2 * GRACE_NS + 30 * SECOND;
+/// How long a server knows a client that is lost, and which handles it was given: so long nobody
+/// removes a datafile that may have been made with one of them. In nanoseconds.
+const RETENTION_NS: u64 = 600 * SECOND;
 
 /// Waits until every server answers.
 ///
@@ -152,7 +155,8 @@ async fn expect(worker: &mut Worker, action: Action) -> Result<Answer, String> {
 pub async fn no_orphans(client: &Client<SimRt>, scan: &Scan, may_leave_data: bool) -> Result<(), String> {
     let mut expected: BTreeMap<_, u64> = client.map().meta.iter().map(|entry| (entry.id, 0)).collect();
     scan.objects.iter().for_each(|handle| *expected.entry(handle.server()).or_insert(0) += 1);
-    let limit = client.rt().now() + REAP_NS;
+    let patience_ns = REAP_NS + if may_leave_data { RETENTION_NS } else { 0 };
+    let limit = client.rt().now() + patience_ns;
     loop {
         let mut wrong = Vec::new();
         if may_leave_data {
@@ -172,7 +176,7 @@ pub async fn no_orphans(client: &Client<SimRt>, scan: &Scan, may_leave_data: boo
             return Ok(());
         }
         if client.rt().now() >= limit {
-            return Err(format!("{} s after the end: {}", REAP_NS / SECOND, wrong.join("; ")));
+            return Err(format!("{} s after the end: {}", patience_ns / SECOND, wrong.join("; ")));
         }
         client.rt().sleep_until(client.rt().now() + SECOND).await;
     }
