@@ -38,6 +38,11 @@ impl State {
         self.opens.of(client, handle)
     }
 
+    /// True if an open later than this one has given the client the right to delay what it writes.
+    pub fn delays_by_later(&self, client: ClientId, handle: Handle, sequence: u64) -> bool {
+        self.delays(client, handle) && !self.opens.delayed_by(client, handle, sequence)
+    }
+
     /// Clients other than this one that append to the file as if they were alone.
     pub fn other_appenders(&self, client: ClientId, handle: Handle) -> impl Iterator<Item = ClientId> {
         self.opens.others_with(handle, client, Rights::APPEND)

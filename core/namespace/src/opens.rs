@@ -14,7 +14,7 @@ struct OpenBy {
     client: ClientId,
     rights: Rights,
     sequence: u64,
-    /// The open that gave it [`Rights::DELAY`], if it has that.
+    /// The last open that gave it [`Rights::DELAY`], if it has that.
     delays_from: u64,
 }
 
@@ -48,7 +48,9 @@ impl Opens {
                 let delays = rights.contains(Rights::DELAY);
                 match opens.iter_mut().find(|open| open.client == client) {
                     Some(open) => {
-                        if delays && !open.rights.contains(Rights::DELAY) {
+                        // Its client may have said meanwhile that it had no such right: an older
+                        // open gave it one, and the answer did not count any more.
+                        if delays && (!open.rights.contains(Rights::DELAY) || sequence > open.sequence) {
                             open.delays_from = sequence;
                         }
                         open.rights = open.rights.with(rights);

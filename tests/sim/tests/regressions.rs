@@ -235,3 +235,30 @@ fn what_was_made_without_asking_may_go_with_its_client() {
     [102_271, 125_771].into_iter().for_each(|seed| stays_good_with_small_files(seed, false));
     stays_good_with_small_files(212_241, true);
 }
+
+/// A client told a server again what it had open while a close was on its way that said what had
+/// been written. The same close without that came first, and others were shown the old size.
+#[test]
+fn a_close_that_is_repeated_comes_after_what_was_written() {
+    stays_good_with_small_files(139_399, false);
+}
+
+/// The network brought a message twice with which a client tells what it has open, the second time
+/// after its closes.
+#[test]
+fn what_is_told_twice_opens_nothing_again() {
+    stays_good_as(&Plan::leased(182_312, None));
+}
+
+/// A client died whose newest file a power cut had taken: its datafile goes when nobody knows the
+/// client any more.
+#[test]
+fn what_a_dead_client_had_made_goes_with_it() {
+    stays_good_with_small_files(182_771, true);
+}
+
+/// A file was seen whose create was never answered, in a time of which a power cut took everything.
+#[test]
+fn what_was_seen_before_a_power_cut_has_its_name() {
+    stays_good_with_small_files(149_836, false);
+}

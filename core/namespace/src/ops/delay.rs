@@ -82,7 +82,7 @@ impl State {
     }
 
     /// True if the client has the right to delay what it writes to the file.
-    pub(super) fn delays(&self, client: ClientId, handle: Handle) -> bool {
+    pub(crate) fn delays(&self, client: ClientId, handle: Handle) -> bool {
         self.opens.of(client, handle).is_some_and(|(has, _)| has.contains(Rights::DELAY))
     }
 

@@ -56,7 +56,11 @@ impl OpenInode {
     /// others have asked for the file already, or if the right is given back.
     pub(super) fn delay(&self, content: Content) -> bool {
         let mut state = self.lock();
-        if !matches!(state.delayed, Delayed::Nothing) || state.shares > 0 || state.is_reporting || !state.held.contains(Rights::DELAY) {
+        if !matches!(state.delayed, Delayed::Nothing)
+            || state.shares > 0
+            || state.told_again.is_some()
+            || !state.held.contains(Rights::DELAY)
+        {
             return false;
         }
         state.delayed = Delayed::Here(content);
@@ -216,12 +220,7 @@ impl OpenInode {
 
     /// The outcome of a close with all that was kept here, for [`OpenInode::end_report`].
     pub(super) fn end_delayed_close(&self, state: &mut State, outcome: std::result::Result<(), Status>) {
-        let on_the_way = state.delayed.rights_on_the_way();
         let Delayed::Closing(content) = std::mem::take(&mut state.delayed) else { return };
-        if content.is_told_again && outcome.is_ok() {
-            // It may have heard of these when the close was done already: they are closed again.
-            state.held = state.held.with(on_the_way);
-        }
         match outcome {
             Ok(()) if content.tail.bytes() > 0 => self.is_inline.store(true, Ordering::Release),
             Ok(()) => {}

@@ -60,8 +60,6 @@ pub(super) struct Content {
     pub(super) made: (WallTime, Nanos),
     /// In which session at its server this client hears when others ask for it.
     pub(super) session: u32,
-    /// The server was told again of what the close on its way gives back.
-    pub(super) is_told_again: bool,
     /// True if the server takes attributes that were changed meanwhile with the close.
     pub(super) keeps_attributes: bool,
     /// These attributes.
@@ -96,7 +94,6 @@ impl<R: Runtime> Client<R> {
             mtime_epoch: 0,
             made,
             session,
-            is_told_again: false,
             keeps_attributes,
             closes_with_attributes,
             attributes: None,

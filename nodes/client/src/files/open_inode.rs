@@ -90,8 +90,9 @@ pub(super) struct State {
     unreported: Option<Unreported>,
     /// On its way to the server.
     reporting: Option<Unreported>,
-    /// A report is on its way: what it gives back may have to be told once more.
-    pub(super) is_reporting: bool,
+    /// A report is on its way. The server is told again of these rights beside it, and may hear of
+    /// them after it: they are given back once more.
+    pub(super) told_again: Option<Rights>,
     writes_running: u32,
     writes_begun: u64,
     /// Counts what may have changed the size.
@@ -223,7 +224,7 @@ impl OpenInode {
     /// True if nothing remains to be known or said. Called with the table locked.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.lock();
-        state.readers == 0 && state.writers == 0 && state.held == Rights::default() && state.unreported.is_none() && !state.is_reporting
+        state.readers == 0 && state.writers == 0 && state.held == Rights::default() && !state.has_news()
     }
 
     /// What is shown for one right, or any for none.
@@ -260,7 +261,7 @@ impl OpenInode {
         if !keeps.contains(Rights::APPEND) {
             state.appending = Appending::default();
         }
-        state.is_reporting = true;
+        state.told_again = Some(Rights::default());
         state.reporting = state.unreported.take();
         let held_before = std::mem::replace(&mut state.held, keeps);
         let written = state.reporting.map(Unreported::on_wire);
@@ -274,7 +275,8 @@ impl OpenInode {
     pub(super) fn end_report(&self, report: &Report, outcome: Result<(), Status>, number: u64) -> bool {
         let mut state = self.lock();
         let sent = state.reporting.take();
-        state.is_reporting = false;
+        let told_again = state.told_again.take().filter(|_| outcome.is_ok());
+        state.held = state.held.with(told_again.unwrap_or_default());
         if report.delayed.is_some() {
             self.end_delayed_close(&mut state, outcome);
         }
@@ -440,7 +442,7 @@ impl OpenInode {
 impl State {
     /// Something was written of which its server has not heard.
     pub(super) fn has_news(&self) -> bool {
-        self.unreported.is_some() || self.is_reporting
+        self.unreported.is_some() || self.told_again.is_some()
     }
 
     pub(super) fn known_size(&self) -> KnownSize {

@@ -247,19 +247,19 @@ impl<R: Runtime> Client<R> {
         let OpenWith { mut rights, truncate, judged, delays } = options;
         let can_delay = delays != DelayWrites::No && rights.contains(Rights::WRITE) && self.keeps_leases();
         let server = self.owner(flow, handle).await?;
-        if let Some(inode) = self.inner.opens.get(handle).filter(|inode| inode.is_delayed()) {
-            if truncate || !inode.must_leave() {
-                // It is closed, and this finds it where it will be; or it is cut, which is for data
-                // servers.
-                Box::pin(self.report(flow, &inode)).await?;
-            }
-            self.send_attributes(flow, &inode).await?;
-        }
         let wanted = rights;
         let mut was_told = false;
         // An open was overtaken with which the right to delay came.
         let mut gives_up = false;
         for _ in 0..OPEN_TRIES {
+            if let Some(inode) = self.inner.opens.get(handle).filter(|inode| inode.is_delayed()) {
+                if truncate || !inode.must_leave() {
+                    // It is closed, and this finds it where it will be; or it is cut, which is for
+                    // data servers.
+                    Box::pin(self.report(flow, &inode)).await?;
+                }
+                self.send_attributes(flow, &inode).await?;
+            }
             let known = self.inner.opens.get(handle);
             let shares = known.as_ref().map_or(0, |inode| inode.shares());
             let before = known.filter(|_| truncate);

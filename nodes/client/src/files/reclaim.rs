@@ -28,12 +28,29 @@ impl OpenInode {
             state.appending = Appending::Unsure;
         }
         let on_the_way = state.delayed.rights_on_the_way();
-        if let Some(content) = state.delayed.content_mut() {
-            content.is_told_again |= on_the_way != Rights::default();
-        }
         let rights = state.held.with(on_the_way);
+        if let Some(told) = &mut state.told_again {
+            *told = told.with(on_the_way);
+        }
         let open = OpenOnWire { handle: self.handle, rights, open_sequence: state.open_sequence };
         (rights != Rights::default()).then_some(open)
+    }
+
+    /// The server was told that the file is open like this. The rights that remain, if it has to
+    /// hear that there are fewer by now; a report that is on its way tells what was written first,
+    /// and the rest follows it.
+    fn gave_back(&self, told: &OpenOnWire) -> Option<Rights> {
+        let keeps = self.reclaim().map(|now| now.rights).unwrap_or_default();
+        if keeps == told.rights {
+            return None;
+        }
+        match &mut self.lock().told_again {
+            Some(beside) => {
+                *beside = beside.with(told.rights);
+                None
+            }
+            None => Some(keeps),
+        }
     }
 }
 
@@ -134,8 +151,7 @@ impl<R: Runtime> Client<R> {
     /// repeated; for a file that was opened again since, it is too old to have an effect.
     async fn close_again(&self, server: ServerId, opens: &[(Arc<OpenInode>, OpenOnWire)], by: &impl Fn() -> Nanos) {
         for (inode, open) in opens {
-            let keeps = inode.reclaim().map(|now| now.rights).unwrap_or_default();
-            if keeps != open.rights {
+            if let Some(keeps) = inode.gave_back(open) {
                 let request = CloseRequest { handle: open.handle, open_sequence: open.open_sequence, keeps, written: None };
                 // If it does not hear of it, it is told everything again.
                 self.inner.servers.tell(server, &request, by()).await;

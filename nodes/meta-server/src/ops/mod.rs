@@ -23,7 +23,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use weft_base::{ClientId, FileKind, Result, Status};
-use weft_namespace::{Change, Charged, Inode, InodeFlags, OpenChange, Record, RequestContext, State};
+use weft_namespace::{Admission, Change, Charged, Inode, InodeFlags, OpenChange, Record, RequestContext, State};
 use weft_rt::{PeerId, ServerRuntime};
 use weft_wire::ops::{CheckGoneRequest, ClassicMakeMetafileRequest, CreateRequest, MkdirRequest, ReclaimRequest};
 use weft_wire::{Header, Request, Rights, Wire};
@@ -141,10 +141,12 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     /// A client tells again what it has open. A file that it writes to counts as being written,
-    /// even if the server had given the client up. A late copy would open again what was closed
-    /// since.
+    /// even if the server had given the client up. A late or second copy would open again what was
+    /// closed since.
     fn reclaim(&self, header: &Header, request: &ReclaimRequest) -> Result<Step> {
-        self.state.borrow_mut().admit(header.request, header.finished_below())?;
+        if let Admission::Answered(body) = self.state.borrow_mut().admit(header.request, header.finished_below())? {
+            return Ok(Step::Answer(body?, 0));
+        }
         let client = header.request.client;
         for open in &request.opens {
             let mut record = Record::default();
@@ -158,6 +160,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 let Some(inode) = state.peek(handle).filter(|inode| inode.kind == FileKind::File) else { continue };
                 let flags = match rights.contains(Rights::DELAY) {
                     true => inode.flags.delayed(),
+                    // It said so before it had the answer.
+                    false if inode.flags.is_delayed() && state.delays_by_later(client, handle, sequence) => inode.flags,
                     false => {
                         let flags = inode.flags.not_delayed(rights.contains(Rights::APPEND));
                         flags.with(InodeFlags::HAS_DATA).with(InodeFlags::WRITING)
@@ -177,7 +181,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if request.goes_on != Some(true) {
             self.clients.sessions.borrow_mut().told(client);
         }
-        answer(&())
+        let body = ().to_bytes();
+        self.state.borrow_mut().remember(header.request, header.finished_below(), Ok(body.clone()));
+        Ok(Step::Answer(body, 0))
     }
 }
 

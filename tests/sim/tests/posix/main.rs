@@ -331,6 +331,13 @@ fn two_gateways_agree_in_any_fault_profile() {
     }
 }
 
+/// An open gave the right to delay writes, its answer was lost, and the server heard meanwhile that
+/// its client had no such right. A later open gave it anew, and the older one took it away.
+#[test]
+fn a_right_given_anew_stays_when_an_older_open_is_given_up() {
+    run(7479);
+}
+
 #[test]
 fn the_same_seed_is_the_same_run() {
     assert_eq!(run(3), run(3));
