@@ -33,6 +33,8 @@ pub(crate) struct Flagged {
     pub(crate) truncating: BTreeSet<Handle>,
     /// Files whose writer was lost: their size must be asked at the data servers. Volatile.
     pub(crate) uncertain: BTreeSet<Handle>,
+    /// How often files have become such.
+    pub(crate) doubts: u64,
     /// Files that were being written when this server ended, until clients have had the time to
     /// tell that they write to them: one that has not told yet may, whatever is known of the size.
     pub(crate) unclaimed: BTreeSet<Handle>,
@@ -73,6 +75,7 @@ impl Flagged {
     pub(crate) fn all_are_claimed(&mut self) {
         let unclaimed = std::mem::take(&mut self.unclaimed);
         self.uncertain.extend(unclaimed.intersection(&self.writing));
+        self.doubts += 1;
     }
 }
 

@@ -45,6 +45,7 @@ pub use contents::{ContentPlace, WaitingContent};
 pub use inode::{Inode, InodeFlags};
 pub use locks::LockMode;
 pub use moves::{SLICE_NAMES_MAX, next_slice, servers_for};
+pub use open_files::AskedSize;
 pub use ops::{
     ClosePlan, CycleCheck, DataState, MovePlan, RenamePlan, RenameSource, RenameTarget, SizePlan, XATTR_NAME_BYTES_MAX,
     XATTR_TOTAL_BYTES_MAX, XATTR_VALUE_BYTES_MAX, truncated,

@@ -12,6 +12,14 @@ use weft_wire::Rights;
 use crate::opens::Grace;
 use crate::{Inode, InodeFlags, OpenChange, State};
 
+/// What was known of a file when its data servers were asked for its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AskedSize {
+    truncate_epoch: u32,
+    version: u64,
+    doubts: u64,
+}
+
 impl State {
     /// Changes the table of open files outside a record: reclaimed opens.
     pub fn apply_open(&mut self, change: OpenChange) {
@@ -98,6 +106,7 @@ impl State {
             self.opened_or_closed(handle, true);
             if rights.contains(Rights::WRITE) && self.inodes.get(handle).is_some_and(|inode| inode.flags.has(InodeFlags::WRITING)) {
                 self.flagged.uncertain.insert(handle);
+                self.flagged.doubts += 1;
             }
         }
     }
@@ -148,6 +157,27 @@ impl State {
     pub fn closed_by_its_only_writer(&mut self, handle: Handle) {
         self.flagged.uncertain.remove(&handle);
         self.flagged.unclaimed.remove(&handle);
+    }
+
+    /// To be kept while the data servers are asked for the size of a file.
+    ///
+    /// # Errors
+    /// As [`State::inode`].
+    pub fn asks_size(&self, handle: Handle) -> Result<AskedSize> {
+        let inode = self.inode(handle)?;
+        Ok(AskedSize { truncate_epoch: inode.truncate_epoch, version: inode.version, doubts: self.flagged.doubts })
+    }
+
+    /// True if the answers may be older than what is known by now: the file was truncated, somebody
+    /// has reported who leaves its size to the data servers, or a writer was lost.
+    ///
+    /// # Errors
+    /// As [`State::inode`].
+    pub fn must_ask_size_again(&self, handle: Handle, asked: AskedSize) -> Result<bool> {
+        let inode = self.inode(handle)?;
+        let is_left_to_them = inode.version != asked.version && inode.hole_bytes() > 0;
+        let is_in_doubt = self.flagged.doubts != asked.doubts && self.is_uncertain(handle);
+        Ok(inode.truncate_epoch != asked.truncate_epoch || is_left_to_them || is_in_doubt)
     }
 
     /// The size of the file is certain again.

@@ -42,3 +42,21 @@ fn of_many_that_fill_a_file_the_last_one_asks() {
     .unwrap();
     assert_eq!((m.attr(file).size, m.attr(file).hole_bytes), (20_000, 0));
 }
+
+#[test]
+fn answers_that_are_older_than_a_report_are_asked_for_again() {
+    let mut m = Machine::new();
+    let file = m.create(TOP, "f").unwrap();
+    for client in [ME, OTHER] {
+        m.client = client;
+        m.open(file, Rights::WRITE, 9).unwrap();
+    }
+    let asked = m.state.asks_size(file).unwrap();
+    assert!(!m.state.must_ask_size_again(file, asked).unwrap());
+    assert_eq!(close_with_gaps(&mut m, file), ClosePlan::Done);
+    assert!(m.state.must_ask_size_again(file, asked).unwrap(), "what it has written may have come after the answers");
+    let asked = m.state.asks_size(file).unwrap();
+    m.state.drop_client(ME);
+    assert!(m.state.must_ask_size_again(file, asked).unwrap(), "a writer was lost meanwhile");
+    assert!(!m.state.must_ask_size_again(file, m.state.asks_size(file).unwrap()).unwrap());
+}

@@ -29,21 +29,22 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Asks the data servers for the size of a file and takes it in.
     pub(super) async fn settle_size(&self, handle: Handle) -> Result<()> {
         loop {
-            let (layout, distribution, epoch) = {
+            let (layout, distribution, asked) = {
                 let state = self.state.borrow();
                 let inode = state.inode(handle)?;
                 if inode.flags.has(InodeFlags::TRUNCATING) {
                     return Err(Status::Busy);
                 }
-                (inode.layout, state.distribution(handle, &inode.layout)?, inode.truncate_epoch)
+                (inode.layout, state.distribution(handle, &inode.layout)?, state.asks_size(handle)?)
             };
             let (sizes, allocated_bytes, mtime) = self.ask_sizes(handle, layout).await?;
-            let told = DataState { size: file_bytes(&distribution, sizes), allocated_bytes, mtime, truncate_epoch: epoch };
             let mut record = Record::default();
             let mut state = self.state.borrow_mut();
-            if state.inode(handle)?.truncate_epoch != epoch {
+            if state.must_ask_size_again(handle, asked)? {
                 continue;
             }
+            let truncate_epoch = state.inode(handle)?.truncate_epoch;
+            let told = DataState { size: file_bytes(&distribution, sizes), allocated_bytes, mtime, truncate_epoch };
             // Before the record is made: whether somebody still writes decides what it says.
             state.made_certain(handle);
             state.prepare_sizes(handle, &told, &mut record);

@@ -338,6 +338,13 @@ fn a_right_given_anew_stays_when_an_older_open_is_given_up() {
     run(7479);
 }
 
+/// A close asked data servers for the size, one answer was late, and another client appended,
+/// closed and left its size to the data servers meanwhile: the next append overwrote that.
+#[test]
+fn a_size_that_was_asked_for_early_is_not_taken_for_a_late_one() {
+    run(10_479);
+}
+
 #[test]
 fn the_same_seed_is_the_same_run() {
     assert_eq!(run(3), run(3));
