@@ -95,6 +95,17 @@ impl Ranges {
         self.held.append(&mut pieces);
     }
 
+    /// What an owner holds of a range excludes no readers any more.
+    pub fn share(&mut self, client: ClientId, range: &Unlock) {
+        let held = self.held.iter().filter(|held| is_of(held, client, range) && overlaps(&held.lock, range.start, range.end));
+        let part = |held: &HeldLock| {
+            let (start, end) = (held.lock.start.max(range.start), held.lock.end.min(range.end));
+            HeldLock { lock: Lock { kind: LockKind::Shared, start, end, ..held.lock }, ..*held }
+        };
+        let parts: Vec<HeldLock> = held.map(part).collect();
+        parts.into_iter().for_each(|part| self.put(part));
+    }
+
     /// The parts of a range in which its owner holds nothing.
     pub fn gaps(&self, client: ClientId, range: &Unlock) -> Vec<Unlock> {
         self.parts_without(range, |held| is_of(held, client, range))
@@ -186,6 +197,19 @@ mod tests {
         assert_eq!(ranges.count(), 1);
         ranges.unlock(US, &flock.lock.whole());
         assert!(ranges.is_empty());
+    }
+
+    #[test]
+    fn what_is_shared_lets_readers_in_there_only() {
+        let mut ranges = Ranges::default();
+        assert!(ranges.lock(lock(1, LockKind::Exclusive, 0, 99)));
+        ranges.share(US, &range(1, 50, 200));
+        assert!(ranges.conflict(&lock(2, LockKind::Shared, 50, 300)).is_none());
+        assert!(ranges.conflict(&lock(2, LockKind::Shared, 49, 49)).is_some());
+        assert!(
+            ranges.conflict(&lock(2, LockKind::Exclusive, 99, 99)).is_some()
+                && ranges.conflict(&lock(2, LockKind::Exclusive, 100, 100)).is_none()
+        );
     }
 
     #[test]

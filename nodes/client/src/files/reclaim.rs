@@ -124,7 +124,7 @@ impl<R: Runtime> Client<R> {
             let mut end = 0;
             while end < opens.len().min(OPENS_MAX) && count < LOCKS_MAX {
                 let handle = opens[end].1.handle;
-                let held = if with_locks { self.inner.locks.on(handle) } else { Vec::new() };
+                let held = if with_locks { self.inner.locks.to_tell(handle) } else { Vec::new() };
                 count += held.len();
                 locks.extend((!held.is_empty()).then_some(LocksOfFile { handle, locks: held }));
                 end += 1;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use weft_base::{ClientId, FastMap, Handle, ServerId};
 use weft_locks::Ranges;
-use weft_wire::ops::{Family, HeldLock, Lock, Owner, Unlock};
+use weft_wire::ops::{Family, HeldLock, Lock, LockKind, Owner, Unlock};
 
 /// The locks of all programs of this client.
 #[derive(Debug)]
@@ -27,8 +27,8 @@ pub(crate) struct Locks {
 #[derive(Debug, Default)]
 struct FileLocks {
     held: Ranges,
-    /// Owners about whose locks a message is on its way.
-    running: Vec<(Family, Owner)>,
+    /// Messages that are on their way: of which range, and what its owner is to have there.
+    running: Vec<(Unlock, Option<LockKind>)>,
     /// What the server may believe that they hold, and they do not.
     owed: Vec<Owed>,
     /// Owners of whom two messages were on their way at once: nobody knows which came last.
@@ -36,6 +36,10 @@ struct FileLocks {
 }
 
 impl FileLocks {
+    fn is_running(&self, family: Family, owner: Owner) -> bool {
+        self.running.iter().any(|(range, _)| (range.family, range.owner) == (family, owner))
+    }
+
     fn is_idle(&self) -> bool {
         self.held.is_empty() && self.running.is_empty() && self.owed.is_empty() && self.unclear.is_empty()
     }
@@ -78,6 +82,25 @@ impl Locks {
         self.files().get(&file).map(|locks| locks.held.iter().map(|held| held.lock).collect()).unwrap_or_default()
     }
 
+    /// What a server that has restarted is told of a file. What is being given back, or made
+    /// weaker, counts as that: the server may have heard of it, and others have locks there since.
+    pub(crate) fn to_tell(&self, file: Handle) -> Vec<Lock> {
+        if !self.are_any() {
+            return Vec::new();
+        }
+        let files = self.files();
+        let Some(FileLocks { held, running, .. }) = files.get(&file) else { return Vec::new() };
+        let mut told = held.clone();
+        for (range, kind) in running {
+            match kind {
+                None => told.unlock(self.client, range),
+                Some(LockKind::Shared) => told.share(self.client, range),
+                Some(LockKind::Exclusive) => {}
+            }
+        }
+        told.iter().map(|held| held.lock).collect()
+    }
+
     /// True if there have been locks: servers may wait for this client after a restart.
     pub(crate) fn have_been_any(&self) -> bool {
         self.have_been_any.load(Ordering::Relaxed)
@@ -98,15 +121,15 @@ impl Locks {
         self.waits.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// A message about locks of an owner leaves.
-    pub(super) fn begin(&self, file: Handle, range: &Unlock) -> Begun {
+    /// A message about locks of an owner leaves; `kind` is what it wants, none to give back.
+    pub(super) fn begin(&self, file: Handle, range: &Unlock, kind: Option<LockKind>) -> Begun {
         self.have_been_any.store(true, Ordering::Relaxed);
         self.change(file, |locks| {
             let owner = (range.family, range.owner);
-            if locks.running.contains(&owner) && !locks.unclear.contains(&owner) {
+            if locks.is_running(owner.0, owner.1) && !locks.unclear.contains(&owner) {
                 locks.unclear.push(owner);
             }
-            locks.running.push(owner);
+            locks.running.push((range.clone(), kind));
         });
         self.begun(file.server())
     }
@@ -122,9 +145,9 @@ impl Locks {
     }
 
     /// The message has been answered, or given up.
-    pub(super) fn end(&self, file: Handle, range: &Unlock) {
+    pub(super) fn end(&self, file: Handle, range: &Unlock, kind: Option<LockKind>) {
         self.change(file, |locks| {
-            if let Some(at) = locks.running.iter().position(|owner| *owner == (range.family, range.owner)) {
+            if let Some(at) = locks.running.iter().position(|(of, wants)| (of, *wants) == (range, kind)) {
                 locks.running.swap_remove(at);
             }
         });
@@ -152,9 +175,12 @@ impl Locks {
     pub(super) fn take_owed(&self, file: Handle) -> Vec<Owed> {
         let client = self.client;
         self.change(file, |locks| {
-            let FileLocks { held, running, owed, .. } = locks;
-            let is_idle = |owed: &mut Owed| !running.contains(&(owed.range.family, owed.range.owner));
-            let due: Vec<Owed> = owed.extract_if(.., is_idle).collect();
+            let mut due = Vec::new();
+            for owed in std::mem::take(&mut locks.owed) {
+                let waits = locks.is_running(owed.range.family, owed.range.owner);
+                if waits { &mut locks.owed } else { &mut due }.push(owed);
+            }
+            let held = &locks.held;
             let parts = |owed: &Owed| {
                 let wait = owed.wait;
                 held.gaps(client, &owed.range).into_iter().map(move |range| Owed { range, wait })
@@ -208,5 +234,29 @@ impl Locks {
 
     fn files(&self) -> MutexGuard<'_, FastMap<Handle, FileLocks>> {
         self.files.lock().expect("no code panics while it holds this lock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: Handle = Handle(9);
+
+    #[test]
+    fn what_is_being_given_back_is_not_told() {
+        let locks = Locks::new(ClientId(1));
+        let lock = |owner, kind| Lock { family: Family::Fcntl, owner, kind, start: 0, end: 99, process: 0, file: 0 };
+        for owner in [1, 2] {
+            locks.granted(FILE, lock(owner, LockKind::Exclusive));
+        }
+        let half = Unlock { start: 50, ..lock(1, LockKind::Exclusive).whole() };
+        locks.begin(FILE, &half, None);
+        locks.begin(FILE, &lock(2, LockKind::Shared).whole(), Some(LockKind::Shared));
+        let told = locks.to_tell(FILE);
+        assert!(told.contains(&Lock { end: 49, ..lock(1, LockKind::Exclusive) }) && told.contains(&lock(2, LockKind::Shared)), "{told:?}");
+        assert_eq!((told.len(), locks.on(FILE).len()), (2, 2));
+        locks.end(FILE, &half, None);
+        assert!(locks.to_tell(FILE).contains(&lock(1, LockKind::Exclusive)), "it was not given back");
     }
 }

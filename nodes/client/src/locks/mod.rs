@@ -52,7 +52,7 @@ impl<R: Runtime> Client<R> {
         loop {
             let flow = self.flow_of_lock("lock", file, ends);
             let server = self.owner(flow, file).await?;
-            let begun = locks.begin(file, &range);
+            let begun = locks.begin(file, &range, Some(lock.kind));
             let request = LockRequest { handle: file, lock, wait };
             let answered = match is_awaited {
                 None => self.call(flow, server, &request).await,
@@ -83,7 +83,7 @@ impl<R: Runtime> Client<R> {
                     goes_on
                 }
             };
-            locks.end(file, &range);
+            locks.end(file, &range, Some(lock.kind));
             if goes_on {
                 if is_outdated {
                     self.rt().sleep_until(self.rt().now() + AGAIN_NS).await;
@@ -192,9 +192,9 @@ impl<R: Runtime> Client<R> {
         loop {
             let flow = self.flow("unlock", file);
             let server = self.owner(flow, file).await?;
-            let begun: Vec<Begun> = ranges.iter().map(|range| self.inner.locks.begin(file, range)).collect();
+            let begun: Vec<Begun> = ranges.iter().map(|range| self.inner.locks.begin(file, range, None)).collect();
             let outcome = self.unlock_once(flow, server, file, ranges).await;
-            ranges.iter().for_each(|range| self.inner.locks.end(file, range));
+            ranges.iter().for_each(|range| self.inner.locks.end(file, range, None));
             if outcome.is_err() || !begun.first().is_some_and(|begun| self.inner.locks.is_outdated(server, *begun)) {
                 return outcome;
             }

@@ -345,6 +345,13 @@ fn a_size_that_was_asked_for_early_is_not_taken_for_a_late_one() {
     run(10_479);
 }
 
+/// A program gave a lock back, the answer was lost, and another program of its client got it. Then
+/// the server restarted, and was told of the first one.
+#[test]
+fn a_lock_that_is_being_given_back_is_not_told_to_a_server_that_has_restarted() {
+    run(11_905);
+}
+
 #[test]
 fn the_same_seed_is_the_same_run() {
     assert_eq!(run(3), run(3));
