@@ -251,6 +251,12 @@ impl OpenTable {
         state.unannounced.iter().filter_map(|handle| state.inodes.get(handle).cloned()).collect()
     }
 
+    /// A server is told that these files are open.
+    pub(super) fn have_told<'a>(&self, inodes: impl Iterator<Item = &'a OpenInode>) {
+        let mut state = self.lock();
+        inodes.for_each(|inode| self.announced(&mut state, inode));
+    }
+
     fn announced(&self, state: &mut TableState, inode: &OpenInode) {
         if !inode.is_unannounced() && state.unannounced.remove(&inode.handle) {
             self.unannounced.store(state.unannounced.len(), Ordering::Release);

@@ -27,6 +27,11 @@ impl OpenInode {
         if state.appending == Appending::Alone {
             state.appending = Appending::Unsure;
         }
+        if state.needed().contains(Rights::READ) {
+            // Whoever has told what it has open is not waited for, and not asked about what it was
+            // told before: so the server hears of what was opened without it, too.
+            state.held = state.held.with(Rights::READ);
+        }
         let on_the_way = state.delayed.rights_on_the_way();
         let rights = state.held.with(on_the_way);
         if let Some(told) = &mut state.told_again {
@@ -114,6 +119,7 @@ impl<R: Runtime> Client<R> {
         let inodes = self.inner.opens.at_server(server);
         let mut opens: Vec<(Arc<OpenInode>, OpenOnWire)> =
             inodes.into_iter().filter_map(|inode| inode.reclaim().map(|open| (inode, open))).collect();
+        self.inner.opens.have_told(opens.iter().map(|(inode, _)| &**inode));
         if opens.is_empty() && !(with_locks && self.inner.locks.have_been_any()) {
             return;
         }

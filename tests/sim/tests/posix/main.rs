@@ -352,6 +352,13 @@ fn a_lock_that_is_being_given_back_is_not_told_to_a_server_that_has_restarted() 
     run(11_905);
 }
 
+/// A program read a file that it had opened without telling the server, another mount replaced that
+/// file, and the server restarted in between: its client had told what it had open, but not that.
+#[test]
+fn a_restarted_server_hears_of_files_that_were_opened_without_it() {
+    run(14_535);
+}
+
 #[test]
 fn the_same_seed_is_the_same_run() {
     assert_eq!(run(3), run(3));
