@@ -11,8 +11,9 @@ use weft_base::{ClientId, Handle};
 use crate::Change;
 
 /// Of the handles that a client was given the newest are kept in mind. It uses them up in their
-/// order, and asks for more when few are left.
-const RANGES_KEPT: usize = 4;
+/// order, and asks for more when few are left, with one message at a time: so it uses two of them
+/// at most, and may not have heard of some others.
+const RANGES_KEPT: usize = 16;
 
 /// All of one server.
 #[derive(Debug, Default)]

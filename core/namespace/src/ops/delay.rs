@@ -169,7 +169,8 @@ impl State {
             let is_here = inode.is_inline() && inode.size == content.len() as u64;
             return if is_here { Ok(()) } else { Err(Status::CapabilityRefused) };
         }
-        if inode.size > 0 {
+        let is_written_elsewhere = request.written.as_ref().is_some_and(|written| written.end_bytes > content.len() as u64);
+        if inode.size > 0 || is_written_elsewhere {
             // Data servers have some of it.
             return Err(Status::Conflict);
         }

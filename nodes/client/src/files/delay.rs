@@ -59,6 +59,7 @@ impl OpenInode {
         if !matches!(state.delayed, Delayed::Nothing)
             || state.shares > 0
             || state.told_again.is_some()
+            || content.is_all() && state.writes_past_delay()
             || !state.held.contains(Rights::DELAY)
         {
             return false;

@@ -105,7 +105,12 @@ impl Content {
     /// What is left when data servers have the bytes.
     pub(super) fn brought(self) -> Content {
         let share = self.share.of_nothing();
-        Content { tail: Tail::default(), is_brought: true, share, ..self }
+        Content { tail: self.tail.at_servers(), is_brought: true, share, ..self }
+    }
+
+    /// True if data servers have nothing of the file.
+    pub(super) fn is_all(&self) -> bool {
+        self.tail.whole().is_some()
     }
 
     /// True if a close need not wait for what was gathered, as long as data servers have room.

@@ -86,12 +86,37 @@ pub(super) struct Place {
     pub(super) at: WallTime,
 }
 
+/// What is noted before a create is sent that may be granted a directory, until it is answered.
+pub(super) struct BeforeGrant<'a> {
+    pub(super) recalls: u64,
+    /// How many handles of the server are left, as far as it has to know: only one message at a
+    /// time asks for more, as a server forgets what it gave long ago.
+    pub(super) handles_left: u32,
+    asks: Option<(&'a Delegations, ServerId)>,
+}
+
+impl Drop for BeforeGrant<'_> {
+    fn drop(&mut self) {
+        if let Some((delegations, server)) = self.asks {
+            delegations.lock().servers.entry(server).or_default().create_asks = false;
+        }
+    }
+}
+
 impl Delegations {
-    /// To be noted before a create is sent that may be granted a directory, and how many handles of
-    /// its server are left.
-    pub(super) fn before_grant(&self, dir: Handle) -> (u64, u32) {
-        let state = self.lock();
-        (state.recalls, state.servers.get(&dir.server()).map_or(0, Untold::handles_left))
+    /// To be noted before a create is sent that may be granted a directory.
+    pub(super) fn before_grant(&self, dir: Handle) -> BeforeGrant<'_> {
+        let server = dir.server();
+        let mut state = self.lock();
+        let recalls = state.recalls;
+        let untold = state.servers.entry(server).or_default();
+        let left = untold.handles_left();
+        let is_asked = untold.create_asks || untold.telling_asks;
+        if left >= HANDLES_FEW || is_asked {
+            return BeforeGrant { recalls, handles_left: left.max(HANDLES_FEW), asks: None };
+        }
+        untold.create_asks = true;
+        BeforeGrant { recalls, handles_left: left, asks: Some((self, server)) }
     }
 
     /// True if files can be made in the directory without asking, as far as it goes.
@@ -330,7 +355,8 @@ impl Delegations {
             return None;
         }
         untold.returned_sent = untold.returned_sent.max(returned.len());
-        let wants_handles = !done.is_empty() && untold.handles_left() < HANDLES_FEW;
+        let wants_handles = !done.is_empty() && untold.handles_left() < HANDLES_FEW && !untold.create_asks;
+        untold.telling_asks = wants_handles;
         Some(Batch { request: CreateManyRequest { returned, wants_handles, ..told_of(&done) }, done })
     }
 
@@ -345,6 +371,7 @@ impl Delegations {
         untold.returned.drain(..returned);
         untold.returned_sent -= returned;
         untold.handles.extend(handles);
+        untold.telling_asks = false;
         let count = batch.done.len() + returned;
         untold.told += count as u64;
         // A create that was sent before may have been granted one of them before this.
@@ -418,13 +445,13 @@ mod tests {
     #[test]
     fn no_grant_counts_before_the_server_has_heard_that_the_directory_is_given_back() {
         let (delegations, server) = (Delegations::default(), DIR.server());
-        grant(&delegations, delegations.before_grant(DIR).0);
+        grant(&delegations, delegations.before_grant(DIR).recalls);
         assert!(delegations.holds(DIR));
         // Something must be forgotten first, so the next create is sent before.
         delegations.must_be_forgotten([Handle(8)]);
         delegations.give_back(DIR);
         assert!(delegations.next(server).is_none());
-        let (recalls, _) = delegations.before_grant(DIR);
+        let recalls = delegations.before_grant(DIR).recalls;
         grant(&delegations, recalls);
         assert!(!delegations.holds(DIR), "its server will take it");
         delegations.forget_above(|_| {});
@@ -433,7 +460,7 @@ mod tests {
         // before it or after it: it is given back once more.
         let batch = delegations.next(server).expect("the directory is given back");
         assert_eq!(batch.request.returned, [DIR]);
-        grant(&delegations, delegations.before_grant(DIR).0);
+        grant(&delegations, delegations.before_grant(DIR).recalls);
         assert!(!delegations.holds(DIR));
         delegations.told(server, &batch, None, true);
         grant(&delegations, recalls);
@@ -441,8 +468,19 @@ mod tests {
         let batch = delegations.next(server).expect("again");
         delegations.told(server, &batch, None, true);
         assert!(batch.request.returned == [DIR] && !delegations.owes() && delegations.next(server).is_none());
-        grant(&delegations, delegations.before_grant(DIR).0);
+        grant(&delegations, delegations.before_grant(DIR).recalls);
         assert!(delegations.holds(DIR));
+    }
+
+    /// Whoever asks for more than a server keeps in mind has files refused that it has made.
+    #[test]
+    fn one_message_at_a_time_asks_for_handles() {
+        let delegations = Delegations::default();
+        let first = delegations.before_grant(DIR);
+        let asked = |grant: &BeforeGrant<'_>| grant.handles_left < HANDLES_FEW;
+        assert!(asked(&first) && !asked(&delegations.before_grant(DIR)));
+        drop(first);
+        assert!(asked(&delegations.before_grant(DIR)), "it was not answered");
     }
 
     /// The flow that closes files and the one that hears notices both do it.

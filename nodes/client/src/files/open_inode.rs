@@ -26,7 +26,7 @@ use super::delayed::Delayed;
 use super::gaps::Gaps;
 use super::granted::Granted;
 use super::reports::Report;
-use super::unreported::{Reported, Unreported};
+use super::unreported::{Reported, Unreported, View};
 use crate::gate::Gate;
 
 /// An open file of this process, shared by all its local opens.
@@ -103,17 +103,6 @@ pub(super) struct State {
     reported: Option<Reported>,
     /// The last report or message that told of attributes that were kept here.
     pub(super) attributes_told: Option<u64>,
-}
-
-/// What is missing for exact attributes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum View {
-    /// Nothing: they have been corrected by own writes.
-    Exact,
-    /// Ask the data servers: own writes of before a truncation are unreported.
-    AskData(Capability),
-    /// A newer state is known already: ask the metadata server again.
-    Outdated,
 }
 
 /// A running write; ends with [`OpenInode::end_write`].
@@ -440,6 +429,11 @@ impl OpenInode {
 }
 
 impl State {
+    /// Data servers have something of which its server has not heard, or are about to.
+    pub(super) fn writes_past_delay(&self) -> bool {
+        self.has_news() || self.writes_running > 0
+    }
+
     /// Something was written of which its server has not heard.
     pub(super) fn has_news(&self) -> bool {
         self.unreported.is_some() || self.told_again.is_some()
@@ -469,6 +463,8 @@ impl State {
             (self.size, self.own_end) = (self.size.max(end), self.own_end.max(end));
             self.gaps.written(range.offset, end);
         }
+        // A truncation that is on its way came before it or after it.
+        self.writes_begun += 1;
         self.brought(mtime);
     }
 

@@ -116,16 +116,16 @@ impl<R: Runtime> Client<R> {
             content: content.cloned(),
             can_delay,
             cuts: (can_delay.is_some() && options.truncate && options.rights.contains(Rights::WRITE)).then_some(true),
-            can_hold: hold.map(|(_, handles)| handles),
+            can_hold: hold.as_ref().map(|hold| hold.handles_left),
             ..file_request(at, name, options, who)
         };
         let mut grant = Grant::NONE;
         let reply = self.ask_in_dir(flow, dir, By::Name(name), make, &mut grant).await?;
-        if let (Some((recalls, _)), Some(delegation)) = (hold, &reply.delegation) {
+        if let (Some(hold), Some(delegation)) = (&hold, &reply.delegation) {
             let [closes_with_attributes, tells_directories] =
                 [reply.closes_with_attributes, reply.tells_directories].map(|said| said == Some(true));
             let granted = DirectoryGranted { delay_bytes: delegation.delay_bytes, closes_with_attributes, tells_directories };
-            self.inner.delegations.granted(dir, delegation, granted, recalls, (reply.dir.time, self.rt().now()));
+            self.inner.delegations.granted(dir, delegation, granted, hold.recalls, (reply.dir.time, self.rt().now()));
         }
         let done = change.created(&reply);
         if grant.scope == LeaseScope::All {

@@ -125,6 +125,11 @@ impl Tail {
         }
     }
 
+    /// What is left when data servers have all of it.
+    pub(super) fn at_servers(&self) -> Tail {
+        Tail { end_at_servers: self.end(), ..Tail::default() }
+    }
+
     /// Where all that was written so ends.
     fn end(&self) -> u64 {
         end_of(&self.ranges).max(end_of(&self.sent)).max(self.end_at_servers)

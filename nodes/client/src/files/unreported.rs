@@ -2,6 +2,7 @@
 //! question was under way.
 
 use weft_base::DataTime;
+use weft_wire::Capability;
 use weft_wire::ops::Written;
 
 /// Own writes that the metadata server has heard of.
@@ -37,4 +38,15 @@ impl Unreported {
         let truncate_epoch = if self.uncertain { self.epoch.wrapping_sub(1) } else { self.epoch };
         Written { end_bytes: self.end, mtime: self.mtime, truncate_epoch }
     }
+}
+
+/// What is missing for exact attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// Nothing: they have been corrected by own writes.
+    Exact,
+    /// Ask the data servers: own writes of before a truncation are unreported.
+    AskData(Capability),
+    /// A newer state is known already: ask the metadata server again.
+    Outdated,
 }

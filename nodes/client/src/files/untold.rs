@@ -22,6 +22,10 @@ pub(super) struct Untold {
     /// So many of them the server may have been told already.
     pub(super) returned_sent: usize,
     pub(super) handles: VecDeque<HandleRange>,
+    /// A create asks for more handles.
+    pub(super) create_asks: bool,
+    /// What the server is told asks for more handles.
+    pub(super) telling_asks: bool,
     /// What was told, with returns, ever, and what there was.
     pub(super) told: u64,
     pub(super) all: u64,

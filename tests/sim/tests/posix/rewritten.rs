@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use weft_base::{MILLISECOND, Nanos, SECOND};
+use weft_client::SetAttr;
 use weft_posix::{OpenHow, WriteHow};
 use weft_rt::{Bulk, Runtime};
 use weft_sim_tests::mount::{Mount, Open, caller, how};
@@ -288,4 +289,74 @@ fn content(round: usize) -> Vec<u8> {
 /// A small file has the beginning of that.
 fn of(name: &str, all: &[u8]) -> Vec<u8> {
     if name == "small" { all[..all.len() / 100].to_vec() } else { all.to_vec() }
+}
+
+/// What a close has brought to data servers stays in the file, whatever becomes of what is written
+/// through a copy of that descriptor later.
+#[test]
+fn what_was_closed_stays_when_a_later_write_is_lost() {
+    let world = warm();
+    let all = bytes(3, 1 << 20);
+    let written = all.clone();
+    let file = world.alone(0, move |mount| async move {
+        let made = mount.create(&caller(1, 0), ROOT, "closed", 0o644).await.expect("a new file");
+        write(&mount, made, &written).await;
+        mount.posix.before_close(made.opened.number).await.expect("a copy is closed");
+        made
+    });
+    let servers = world.cluster.servers();
+    servers.iter().for_each(|server| world.sim.partition(world.mounts[0].node, *server, 12 * SECOND));
+    let size = world.alone(1, |mount| async move {
+        let node = mount.walk(&caller(2, 0), ROOT, "closed", true).await.expect("it is there");
+        mount.stat(node).await.expect("it is shown").size
+    });
+    assert_eq!(size, 1 << 20);
+    world.sim.run_for(15 * SECOND);
+    world.alone(0, move |mount| async move {
+        let tail = mount.write(&caller(1, 0), file, 1 << 20, b"tail", false).await;
+        let closed = mount.posix.before_close(file.opened.number).await;
+        assert!(tail.is_err() || closed.is_err(), "the right to delay had ended");
+        mount.release(file.opened.number).await;
+    });
+    world.sim.run_for(SECOND);
+    check(&world, "closed", &all);
+}
+
+/// One program cuts a small file, and another one finds it empty and writes to it before the first
+/// one has heard that it is cut.
+#[test]
+fn a_write_between_a_cut_and_its_answer_stays() {
+    let mut came_between = 0;
+    for wait in 0..40 {
+        let world = World::new(wait, None);
+        world.takes_small_files();
+        world.alone(0, |mount| async move { closed_in(&mount, ROOT, "cut", b"what was there").await });
+        world.sim.run_for(SECOND);
+        let program = |truncate: bool, wait_ns: u64, data: &'static [u8]| {
+            let mount = world.mounts[0].clone();
+            world.sim.spawn_on(mount.node, move |rt| async move {
+                rt.sleep_until(rt.now() + wait_ns).await;
+                let file = opened(&mount, "cut", OpenHow { truncate, ..how(Rights::WRITE) }).await;
+                let size = mount.stat(file.node).await.expect("it is open").size;
+                write(&mount, file, data).await;
+                rt.sleep_until(rt.now() + 200 * MILLISECOND).await;
+                mount.close(file).await.expect("it is closed");
+                size
+            })
+        };
+        let sizes = world.run(vec![program(true, 0, b""), program(false, wait * 20_000, &[7; 100])]);
+        if sizes[1] > 0 {
+            continue;
+        }
+        came_between += 1;
+        check(&world, "cut", &[7; 100]);
+        world.alone(0, |mount| async move {
+            let file = opened(&mount, "cut", how(Rights::WRITE)).await;
+            let size = SetAttr { size: Some(150), ..SetAttr::default() };
+            mount.posix.setattr(&caller(1, 0).who, file.node, &size).await.expect("it grows");
+            mount.close(file).await.expect("it is closed");
+        });
+        check(&world, "cut", &[[7; 100].as_slice(), &[0; 50]].concat());
+    }
+    assert!(came_between > 20, "{came_between}");
 }

@@ -9,7 +9,7 @@ use weft_wire::ops::SetTime;
 
 use super::delayed::{closed_in, world};
 use super::delegated::{expected, made_dir, made_files, names};
-use super::{World, content};
+use super::{ROOT, World, content};
 
 /// A directory by its name in another one, and what was told of it.
 type Unpacked = (InodeNumber, String, Attr);
@@ -174,4 +174,33 @@ fn the_last_change_of_a_directory_says_its_time() {
             assert_eq!((now.mtime, now.size, now.nlink), (shown.mtime, shown.size, shown.nlink), "of mount {number}");
         }
     }
+}
+
+/// Each first file of many directories was answered with handles, and the server forgot the first of
+/// them: what was made with those was lost after it was closed.
+#[test]
+fn the_first_files_of_many_directories_may_be_made_at_once() {
+    let world = world();
+    let dirs = world.alone(0, |mount| async move {
+        let mut dirs = Vec::new();
+        for number in 0..40 {
+            let made = mount.posix.mkdir(&caller(1, 0).who, ROOT, format!("d{number}").as_bytes(), 0o755).await;
+            dirs.push(made.expect("a new directory").node);
+        }
+        dirs
+    });
+    let makers = dirs.iter().map(|dir| {
+        let (mount, dir) = (world.mounts[0].clone(), *dir);
+        world.sim.spawn_on(mount.node, move |_| async move {
+            for number in 0..20 {
+                closed_in(&mount, dir, &format!("f{number}"), &content(1)).await;
+            }
+        })
+    });
+    world.run(makers.collect());
+    world.alone(1, |mount| async move {
+        for dir in dirs {
+            assert_eq!(names(&mount, dir).await, expected(20));
+        }
+    });
 }
