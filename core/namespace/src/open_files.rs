@@ -94,8 +94,13 @@ impl State {
         }
         let lost = |right: Rights, by: Rights| rights.contains(right) && self.opens.others_have(handle, client, by);
         let rights = if lost(Rights::LOCK, Rights::LOCK) { rights.without(Rights::LOCK) } else { rights };
-        let rights =
-            if lost(Rights::DELAY, Rights::WRITE) || lost(Rights::DELAY, Rights::READ) { rights.without(Rights::DELAY) } else { rights };
+        let is_read = lost(Rights::DELAY, Rights::READ);
+        if is_read && flags.is_delayed() {
+            // Who read the file before the right was given was given up, and tells it all the same.
+            self.opens.asked_back.borrow_mut().insert(handle);
+        }
+        let has_lost_delay = lost(Rights::DELAY, Rights::WRITE) || is_read && !flags.is_delayed();
+        let rights = if has_lost_delay { rights.without(Rights::DELAY) } else { rights };
         if lost(Rights::APPEND, Rights::WRITE) { rights.without(Rights::APPEND) } else { rights }
     }
 

@@ -6,7 +6,7 @@ mod common;
 use bytes::Bytes;
 use common::*;
 use weft_base::{ClientId, Credentials, DataTime, Handle, ROOT_HANDLE, Result, Status, WallTime};
-use weft_namespace::{ContentPlace, InodeFlags, Record, State, told};
+use weft_namespace::{ContentPlace, InodeFlags, OpenChange, Record, State, told};
 use weft_wire::Rights;
 use weft_wire::ops::{
     ChangeKind, CloseRequest, CreateReply, CreateRequest, DelayedAttributes, LookupRequest, OpenRequest, SetAttrRequest, SetXattrRequest,
@@ -349,6 +349,13 @@ fn a_file_that_was_there_is_told_to_nobody_after_a_restart() {
     as_other(&mut m, |m| assert_eq!(m.look(|state, cx| state.getattr(cx, handle)).map(drop), Err(Status::Busy)));
     let rights = Rights::WRITE.with(Rights::DELAY);
     assert_eq!(m.state.reclaimable(ME, handle, rights), rights);
+    // Somebody was cut off so long that it was given up, and comes back in this moment.
+    m.state.apply_open(OpenChange::Open { client: OTHER, handle, rights: Rights::READ, sequence: 1 });
+    assert_eq!(m.state.reclaimable(ME, handle, rights), rights, "it was heard all the time");
+    m.state.apply_open(OpenChange::Open { client: ME, handle, rights, sequence: 2 });
+    assert_eq!(m.state.take_asked_back(), [(ME, handle)], "but is not alone");
+    m.state.apply_open(OpenChange::Open { client: OTHER, handle, rights: Rights::WRITE, sequence: 2 });
+    assert_eq!(m.state.reclaimable(ME, handle, rights), Rights::WRITE);
 }
 
 /// Who cuts a small file to nothing moves nothing out, and may have it here again.

@@ -52,10 +52,13 @@ impl State {
     /// # Errors
     /// [`Status::LockedElsewhere`]; [`Status::SharedAppend`] if another client appends as if it
     /// were alone; [`Status::OthersWrite`] if this one wants to, and is not;
-    /// [`Status::CapabilityRefused`] if it says that it delays writes, and may not any more.
+    /// [`Status::CapabilityRefused`] if it says that it delays writes, and may not any more;
+    /// [`Status::Busy`] if it may have to say so first.
     pub(super) fn check_others(&self, client: ClientId, handle: Handle, rights: Rights) -> Result<()> {
         if rights.contains(Rights::DELAY) && !self.delays(client, handle) {
-            return Err(Status::CapabilityRefused);
+            // After a restart it may have yet to say that it does.
+            let may_tell = self.peek(handle).is_some_and(|inode| self.tells_again(client, handle, inode));
+            return Err(if may_tell { Status::Busy } else { Status::CapabilityRefused });
         }
         if rights.contains(Rights::LOCK) && self.opens.others_have(handle, client, Rights::LOCK) {
             return Err(Status::LockedElsewhere);

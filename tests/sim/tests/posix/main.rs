@@ -33,6 +33,7 @@ mod moving;
 mod overtaken;
 mod rewritten;
 mod scattered;
+mod seeds;
 mod space;
 mod unpacked;
 use appending::{append, check_log};
@@ -329,34 +330,6 @@ fn two_gateways_agree_in_any_fault_profile() {
         println!("seed {seed}: WEFT_POSIX_SEEDS={seed}..{} cargo test -p weft-sim-tests --test posix", seed + 1);
         run(seed);
     }
-}
-
-/// An open gave the right to delay writes, its answer was lost, and the server heard meanwhile that
-/// its client had no such right. A later open gave it anew, and the older one took it away.
-#[test]
-fn a_right_given_anew_stays_when_an_older_open_is_given_up() {
-    run(7479);
-}
-
-/// A close asked data servers for the size, one answer was late, and another client appended,
-/// closed and left its size to the data servers meanwhile: the next append overwrote that.
-#[test]
-fn a_size_that_was_asked_for_early_is_not_taken_for_a_late_one() {
-    run(10_479);
-}
-
-/// A program gave a lock back, the answer was lost, and another program of its client got it. Then
-/// the server restarted, and was told of the first one.
-#[test]
-fn a_lock_that_is_being_given_back_is_not_told_to_a_server_that_has_restarted() {
-    run(11_905);
-}
-
-/// A program read a file that it had opened without telling the server, another mount replaced that
-/// file, and the server restarted in between: its client had told what it had open, but not that.
-#[test]
-fn a_restarted_server_hears_of_files_that_were_opened_without_it() {
-    run(14_535);
 }
 
 #[test]

@@ -1,0 +1,38 @@
+//! Seeds of [`super::run`] that failed once, with the reason.
+
+use super::run;
+
+/// An open gave the right to delay writes, its answer was lost, and the server heard meanwhile that
+/// its client had no such right. A later open gave it anew, and the older one took it away.
+#[test]
+fn a_right_given_anew_stays_when_an_older_open_is_given_up() {
+    run(7479);
+}
+
+/// A close asked data servers for the size, one answer was late, and another client appended,
+/// closed and left its size to the data servers meanwhile: the next append overwrote that.
+#[test]
+fn a_size_that_was_asked_for_early_is_not_taken_for_a_late_one() {
+    run(10_479);
+}
+
+/// A program gave a lock back, the answer was lost, and another program of its client got it. Then
+/// the server restarted, and was told of the first one.
+#[test]
+fn a_lock_that_is_being_given_back_is_not_told_to_a_server_that_has_restarted() {
+    run(11_905);
+}
+
+/// A program read a file that it had opened without telling the server, another mount replaced that
+/// file, and the server restarted in between: its client had told what it had open, but not that.
+#[test]
+fn a_restarted_server_hears_of_files_that_were_opened_without_it() {
+    run(14_535);
+}
+
+/// A message from before a restart said that its client delays writes to a file, before the client
+/// could tell what it had open: it was taken for one that has no such right any more.
+#[test]
+fn who_delays_writes_may_say_so_before_it_has_told_a_restarted_server() {
+    run(18_927);
+}
