@@ -11,8 +11,8 @@ pub const STRIPE_BYTES_MIN: u32 = 4 << 10;
 pub const STRIPE_BYTES_MAX: u32 = 64 << 20;
 /// Most datafiles of one file.
 pub const WIDTH_MAX: u16 = 4096;
-/// Longest file in bytes: what a signed 64-bit offset reaches.
-pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+/// Longest file in bytes: what one datafile may have, as all of a file may lie in one.
+pub const FILE_BYTES_MAX: u64 = 1 << 60;
 
 /// Checks what a user asked for: stripes of a power of two from 4 KiB to 64 MiB, 1 to 4096
 /// datafiles.

@@ -195,6 +195,9 @@ fn set_group_id_directories_hand_their_group_down() {
     let file = m.create_as(&user, dir, "f", 0o2755).unwrap();
     let sub = m.mkdir_as(&user, dir, "s", 0o755).unwrap();
     assert_eq!((m.attr(file).gid, m.attr(file).mode), (50, 0o755), "not a member of that group");
+    let judged = Credentials { checked_by_kernel: true, ..user.clone() };
+    let file = m.create_as(&judged, dir, "member", 0o2755).unwrap();
+    assert_eq!(m.attr(file).mode, 0o2755, "a kernel knows all groups of its users");
     assert_eq!((m.attr(sub).gid, m.attr(sub).mode), (50, 0o755 | MODE_SETGID));
 }
 

@@ -133,8 +133,10 @@ impl State {
         let inherits_group = dir.mode & MODE_SETGID != 0;
         let gid = if inherits_group { dir.gid } else { who.gid };
         let mut mode = self.mode_in(request.at.dir, request.mode);
-        // Nobody gets a set-group-id program of a group that he is not in.
-        if mode & (MODE_SETGID | 0o010) == MODE_SETGID | 0o010 && who.uid != 0 && !who.in_group(gid) {
+        // Nobody gets a set-group-id program of a group that he is not in; a kernel knows of more
+        // groups of his, and has looked.
+        let may_set = who.uid == 0 || who.checked_by_kernel || who.in_group(gid);
+        if mode & (MODE_SETGID | 0o010) == MODE_SETGID | 0o010 && !may_set {
             mode &= !MODE_SETGID;
         }
         let mut inode = Inode { project: hints.project, ..Inode::new(request.kind, mode, who.uid, gid, layout, cx.now) };

@@ -29,7 +29,7 @@ fn a_client_mounts_and_learns_what_there_is() {
     let mut info = root.nfs(19, |out| out.opaque(&fh)).unwrap();
     assert!(read_after(&mut info).is_some());
     assert_eq!((0..7).map(|_| info.u32().unwrap()).collect::<Vec<_>>(), [1 << 20, 1 << 20, 4096, 1 << 20, 1 << 20, 4096, 64 << 10]);
-    assert_eq!(info.u64(), Ok(i64::MAX as u64));
+    assert_eq!(info.u64(), Ok(weft_layout::FILE_BYTES_MAX));
     assert_eq!((info.u32(), info.u32(), info.u32()), (Ok(0), Ok(1), Ok(27)));
     let mut stat = root.nfs(18, |out| out.opaque(&fh)).unwrap();
     read_after(&mut stat);
