@@ -9,7 +9,7 @@ use std::thread;
 use anyhow::{Context, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, setrlimit};
-use nix::sys::signal::{SigSet, Signal, kill, raise};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -21,7 +21,11 @@ const PASSED_ON: [Signal; 8] =
 
 /// Signals to this process, held until they are passed on.
 #[derive(Debug)]
-pub struct JobSignals(SignalFd);
+pub struct JobSignals {
+    waiting: SignalFd,
+    /// Those that were not blocked before.
+    held: SigSet,
+}
 
 impl JobSignals {
     /// From now on they wait. Call it before any other thread is started and before the program
@@ -31,8 +35,15 @@ impl JobSignals {
     /// Of the operating system.
     pub fn hold() -> Result<JobSignals> {
         let set: SigSet = PASSED_ON.into_iter().chain([Signal::SIGCHLD]).collect();
-        set.thread_block().context("cannot hold signals back")?;
-        Ok(JobSignals(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC).context("cannot wait for signals")?))
+        let before = set.thread_swap_mask(SigmaskHow::SIG_BLOCK).context("cannot hold signals back")?;
+        let held = set.iter().filter(|signal| !before.contains(*signal)).collect();
+        Ok(JobSignals { waiting: SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC).context("cannot wait for signals")?, held })
+    }
+
+    /// The numbers of the signals that are blocked only because they are held here. The program
+    /// inherits that, and is to be begun without it: [`release`].
+    pub fn held(&self) -> Vec<i32> {
+        self.held.iter().map(|signal| signal as i32).collect()
     }
 
     /// Waits until the program has ended; passes on what comes meanwhile.
@@ -45,7 +56,7 @@ impl JobSignals {
             if let Some(status) = program.try_wait()? {
                 return Ok(status);
             }
-            let Some(info) = self.0.read_signal().context("cannot wait for signals")? else { continue };
+            let Some(info) = self.waiting.read_signal().context("cannot wait for signals")? else { continue };
             let signal = Signal::try_from(info.ssi_signo as i32).context("an unknown signal")?;
             // What the terminal sends (from the kernel, with a positive code) goes to its whole
             // foreground, so the program has it already; so it has what it sent itself.
@@ -56,6 +67,16 @@ impl JobSignals {
             }
         }
     }
+}
+
+/// Lets signals by these numbers come again, just before this process becomes the program of a
+/// [`JobSignals`]. One that has come meanwhile counts now.
+///
+/// # Errors
+/// A number is none of a signal, or of the operating system.
+pub fn release(signals: &[i32]) -> Result<()> {
+    let signals: nix::Result<SigSet> = signals.iter().map(|number| Signal::try_from(*number)).collect();
+    signals.and_then(|signals| signals.thread_unblock()).context("cannot let signals come to the command")
 }
 
 /// This program, to be run once more.

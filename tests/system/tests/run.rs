@@ -107,6 +107,31 @@ fn signals_reach_the_command_of_a_job() {
     jobs.check_gone();
 }
 
+/// Most programs take over what is blocked where they are begun, other than the shell above.
+#[test]
+fn signals_end_a_command_that_does_nothing_about_them() {
+    if !available("signals_end_a_command_that_does_nothing_about_them", &[Need::Fuse]) {
+        return;
+    }
+    let jobs = Jobs::new();
+    let job = |command: &[&str]| {
+        let mut job = weft();
+        job.args(["run", "--ephemeral", "--data", "1", "--scratch"]).arg(jobs.scratch()).arg("--").args(command);
+        job
+    };
+    let blocked = ["grep", "SigBlk", "/proc/self/status"];
+    assert_eq!(ok(&mut job(&blocked)), ok(Command::new(blocked[0]).args(&blocked[1..])));
+    for stop in [Signal::TERM, Signal::INT] {
+        let mut child = job(&["sleep", "30"]).stdin(Stdio::null()).spawn().unwrap();
+        // From then on `weft run` has it for the command, also if that does not run yet.
+        wait_until("the scratch folder", PATIENCE, || jobs.left() > 0);
+        signal(child.id(), stop).unwrap();
+        // A sleep that goes on to its end has no signal to say.
+        assert_eq!(child.wait().unwrap().signal(), Some(stop.as_raw()));
+        jobs.check_gone();
+    }
+}
+
 #[test]
 fn a_killed_job_leaves_nothing() {
     if !available("a_killed_job_leaves_nothing", &[Need::Fuse]) {

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
-use weft_host::private;
 use weft_host::private::Said;
+use weft_host::{job, private};
 
 use super::run::FAILED;
 
@@ -27,6 +27,9 @@ pub struct Args {
     /// The mount takes no changes
     #[arg(long)]
     read_only: bool,
+    /// Signals, by number, that `weft run` has blocked for itself and the command is to get
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
+    release: Vec<i32>,
     /// Where the mount is, and the command
     #[arg(last = true, required = true, num_args = 2..)]
     line: Vec<OsString>,
@@ -51,6 +54,7 @@ impl Args {
         if let Ok(here) = std::env::current_dir() {
             let _ = std::env::set_current_dir(here);
         }
+        job::release(&self.release)?;
         let error = Command::new(program).args(args).exec();
         let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
         weft_host::output::tell_plainly(&format!("weft run: cannot run {}: {error}", program.display()));

@@ -113,6 +113,8 @@ struct Place<'a> {
     fs_name: String,
     at: &'a Path,
     home: &'a Path,
+    /// Signals that the job is to get although this process holds them.
+    released: &'a [i32],
 }
 
 /// A job with its mount.
@@ -160,7 +162,7 @@ impl Args {
             None => scratch.own_mount_point()?,
         };
         mount::check_place(&at, mount::is_nonempty_allowed(&self.options))?;
-        let mut running = self.start(&Place { fs: &fs, fs_name, at: &at, home: scratch.home() }, common)?;
+        let mut running = self.start(&Place { fs: &fs, fs_name, at: &at, home: scratch.home(), released: &signals.held() }, common)?;
         self.say(&format!("ready after {:.2} s", begun.elapsed().as_secs_f64()));
         let status = signals.wait(&mut running.job);
         if status.is_err() {
@@ -215,6 +217,9 @@ impl Args {
         }
         if mount::parse_options(&self.options)?.read_only {
             command.arg("--read-only");
+        }
+        for signal in place.released {
+            command.args(["--release", &signal.to_string()]);
         }
         command.arg("--").arg(place.at).args(&self.command);
         command.env(MOUNT_VARIABLE, place.at).env(FS_VARIABLE, place.fs);
