@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
@@ -17,7 +18,7 @@ use weft_host::command_socket;
 use weft_host::connect::{Common, Fs};
 use weft_host::gateway_list;
 use weft_host::mount_list;
-use weft_host::process::wait_until;
+use weft_host::process::{StopSignals, wait_until};
 use weft_host::state::StateDir;
 use weft_host::state::in_file_name;
 use weft_wire::ops::{TraceAction, TraceMode, TraceReply, TraceRequest};
@@ -254,13 +255,23 @@ pub struct Recorded {
 }
 
 /// Records `seconds` of a running file system into `folder`, with the names of what was recorded if
-/// that is wanted.
+/// that is wanted. A signal that asks for the end (Ctrl-C) ends the recording earlier, and what
+/// there is by then counts. Call it before any other thread is started.
 ///
 /// # Errors
-/// Nothing can be recorded at all.
+/// Somebody records already, or nothing can be recorded at all.
 pub fn record(fs: &OsStr, nodes: &str, common: &Common, seconds: f64, folder: &Path, with_names: bool) -> Result<Recorded> {
+    let signals = StopSignals::block()?;
     let traced = Traced::find(fs, nodes, common)?;
     let folder = std::path::absolute(folder)?;
+    refuse_a_second_recording(&traced.ask(&TraceRequest::new(TraceAction::Status)), fs)?;
+    let (stop, stopped) = mpsc::channel();
+    signals.on_stop(move || {
+        // After the recording nothing is left to be ended first.
+        if stop.send(()).is_err() {
+            std::process::exit(130);
+        }
+    });
     let begun = traced.ask(&TraceRequest {
         mask: "*".into(),
         mode: TraceMode::Stream,
@@ -272,7 +283,8 @@ pub fn record(fs: &OsStr, nodes: &str, common: &Common, seconds: f64, folder: &P
     if problems.len() == begun.len() {
         bail!("nothing can be recorded: {}", problems.join("; "));
     }
-    std::thread::sleep(Duration::from_secs_f64(seconds));
+    // Either is the end of it.
+    let _ = stopped.recv_timeout(Duration::from_secs_f64(seconds));
     let mut ended = traced.end()?;
     problems.extend(traced.gather(&mut ended, Some(&folder), true));
     if with_names {
@@ -287,6 +299,20 @@ pub fn record(fs: &OsStr, nodes: &str, common: &Common, seconds: f64, folder: &P
     }
     let silent = ended.iter().filter(|answer| answer.is_silent).map(|answer| answer.name.clone()).collect();
     Ok(Recorded { problems, silent })
+}
+
+/// The end of one recording would be that of the other.
+fn refuse_a_second_recording(answers: &[Answer], fs: &OsStr) -> Result<()> {
+    let is_recording = |answer: &&Answer| answer.reply.as_ref().is_ok_and(|reply| reply.mode != TraceMode::Off);
+    let recording: Vec<&str> = answers.iter().filter(is_recording).map(|answer| answer.name.as_str()).collect();
+    if !recording.is_empty() {
+        bail!(
+            "{} is being recorded already ({}): end that with `weft trace off {0} --into DIR`, and explain it with `weft explain DIR`",
+            fs.display(),
+            recording.join(", ")
+        );
+    }
+    Ok(())
 }
 
 /// What went wrong at which process, in words.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -256,6 +257,28 @@ fn explain_records_a_running_file_system_by_itself() {
     assert!(explained["covered"].as_f64().expect("a share") >= 0.95, "{explained}");
     assert!(!fs.state().join("trace").exists(), "nothing is left behind");
     fs.down();
+}
+
+#[test]
+fn explain_ends_its_recording_when_it_is_interrupted_and_begins_no_second_one() {
+    let fs = FileSystem::up(&["--data", "1"]);
+    let mut explain = weft();
+    explain.arg("explain").arg(fs.state()).args(["--seconds", "3000", "--json"]).stdout(Stdio::piped());
+    let child = explain.spawn().expect("weft is there");
+    wait_until("the recording", PATIENCE, || node(&trace_quietly(&fs), "data0")["mode"] == "stream");
+    ok(weft().arg("mkdir").arg(fs.at("/dir")));
+    let words = fails(weft().arg("explain").arg(fs.state()).args(["--seconds", "0.01"]));
+    assert!(words.contains("is being recorded already") && words.contains("weft trace off"), "{words}");
+    assert_eq!(node(&trace(&fs, &["status"]), "data0")["mode"], "stream", "the first one goes on");
+    signal(child.id(), Signal::INT).expect("it lives");
+    let explained = child.wait_with_output().expect("its output");
+    assert!(explained.status.success(), "{explained:?}");
+    let explained: Value = serde_json::from_slice(&explained.stdout).expect("JSON");
+    assert!(explained["nodes"].as_array().is_some_and(|nodes| nodes.len() == 2), "{explained}");
+    let status = trace(&fs, &["status"]);
+    for name in ["meta0", "data0"] {
+        assert_eq!(node(&status, name)["mode"], "off", "{status}");
+    }
 }
 
 #[test]

@@ -31,6 +31,7 @@ use weft_trace::record::Body;
 #[command(after_help = "\
 Of a running file system the servers, wherever they are, and the mounts of this user on this machine are recorded for some seconds. Other
 processes (programs that use the library, `weft bench`) record when WEFT_TRACE names a folder, and write their files there when they end.
+Ctrl-C ends the recording early, and what there is by then is explained. While `weft trace on` records, nothing else does.
 
 The first lines say what limits and by how much; then what to do, and what it would give: the same work in virtual time on the machine of the
 profile, as it is and with the change. Without a profile (`weft predict calibrate` makes one in half a minute) there is no such number.
