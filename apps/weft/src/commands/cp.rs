@@ -117,7 +117,11 @@ impl Args {
         }
         self.report(&copied, begun.elapsed().as_secs_f64(), terminal)?;
         if stop.load(Ordering::Relaxed) {
-            weft_host::output::tell(&format!("interrupted; {} files were copied, incomplete ones were removed", copied.files));
+            let left = match &copied.incomplete[..] {
+                [] => String::new(),
+                left => format!("; incomplete now, and there before: {}", left.join(", ")),
+            };
+            weft_host::output::tell(&format!("interrupted; {} files were copied, incomplete new ones were removed{left}", copied.files));
             return Ok(ExitCode::from(130));
         }
         Ok(if copied.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

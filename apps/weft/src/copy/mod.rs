@@ -53,7 +53,7 @@ pub struct CopyOptions {
 }
 
 /// What was copied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Copied {
     /// Regular files.
     pub files: u64,
@@ -65,6 +65,10 @@ pub struct Copied {
     pub bytes: u64,
     /// Things that could not be copied; each was named on standard error.
     pub failures: u64,
+    /// Targets that were there before, whose content of before is gone and whose new one is not
+    /// complete: by name, for messages.
+    #[serde(skip)]
+    pub incomplete: Vec<String>,
 }
 
 /// A running copy.
@@ -84,8 +88,8 @@ pub struct Copier {
 }
 
 impl Copier {
-    /// Starts the workers. When `stop` becomes true, copying ends soon and removes what is
-    /// incomplete.
+    /// Starts the workers. When `stop` becomes true, copying ends soon, removes what is
+    /// incomplete and new, and names what is incomplete and was there before.
     pub fn start(options: CopyOptions, stop: Arc<AtomicBool>) -> Copier {
         let bar = if options.progress { progress_bar() } else { ProgressBar::hidden() };
         let workers = Workers::start(options.jobs, options.file.clone(), bar, stop.clone());

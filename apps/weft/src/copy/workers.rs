@@ -1,6 +1,7 @@
 //! The queue of files and chunks, and the threads that copy them.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
@@ -80,6 +81,8 @@ struct Shared {
     files: AtomicU64,
     bytes: AtomicU64,
     failures: AtomicU64,
+    /// Targets that were there before and are incomplete now.
+    incomplete: Mutex<Vec<String>>,
 }
 
 #[derive(Default)]
@@ -102,6 +105,7 @@ impl Workers {
             files: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             failures: AtomicU64::new(0),
+            incomplete: Mutex::default(),
         });
         let threads = (0..count.max(1)).map(|_| {
             let shared = shared.clone();
@@ -148,7 +152,8 @@ impl Workers {
         self.shared.bar.finish_and_clear();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (files, bytes, failures) = (count(&self.shared.files), count(&self.shared.bytes), count(&self.shared.failures));
-        Copied { files, bytes, failures, ..Copied::default() }
+        let incomplete = mem::take(&mut *self.shared.incomplete.lock().expect("no worker panics while it holds the list"));
+        Copied { files, bytes, failures, incomplete, ..Copied::default() }
     }
 }
 
@@ -225,10 +230,8 @@ impl Shared {
         let written = if is_written { Ok(()) } else { target.write_at(0, &Block::Buffer(&data)) };
         if let Err(error) = written {
             target.abandon();
-            if is_new {
-                to.remove()?;
-            }
-            return Err(error.context(format!("cannot copy {} to {}", source.display(), to.display())));
+            self.abandoned(to, is_new)?;
+            return Err(error.context(failed(source, to, is_new)));
         }
         target.finish(to, meta).with_context(|| format!("cannot finish {}", to.display()))?;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -298,15 +301,13 @@ impl Shared {
     /// Notes the outcome of a chunk; after the last one the file is finished, or removed if it is
     /// incomplete and new.
     fn chunk_done(&self, transfer: &Transfer, copied: Result<()>) -> Result<()> {
-        let copied = copied.with_context(|| format!("cannot copy {} to {}", transfer.from.display(), transfer.to.display()));
+        let copied = copied.with_context(|| failed(&transfer.from, &transfer.to, transfer.new));
         let first_failure = copied.is_err() && !transfer.failed.swap(true, Ordering::Relaxed);
         if transfer.chunks_left.fetch_sub(1, Ordering::AcqRel) == 1 {
             let closed = transfer.source.close();
             if transfer.failed.load(Ordering::Relaxed) {
                 transfer.target.abandon();
-                if transfer.new {
-                    transfer.to.remove()?;
-                }
+                self.abandoned(&transfer.to, transfer.new)?;
             } else {
                 let finished = transfer.target.finish(&transfer.to, &transfer.meta);
                 finished.and(closed).with_context(|| format!("cannot finish {}", transfer.to.display()))?;
@@ -317,6 +318,15 @@ impl Shared {
         if first_failure && !self.stopped() { copied } else { Ok(()) }
     }
 
+    /// An incomplete target is removed if it is new; one that was there before is named.
+    fn abandoned(&self, target: &Place, is_new: bool) -> Result<()> {
+        if is_new {
+            return target.remove();
+        }
+        self.incomplete.lock().expect("no worker panics while it holds the list").push(target.display());
+        Ok(())
+    }
+
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -325,6 +335,12 @@ impl Shared {
         self.failures.fetch_add(1, Ordering::Relaxed);
         self.bar.suspend(|| weft_host::output::tell(&crate::error_text(error)));
     }
+}
+
+/// What is said of a target that is incomplete.
+fn failed(source: &Place, target: &Place, is_new: bool) -> String {
+    let left = if is_new { "" } else { ", which was there before and is incomplete now" };
+    format!("cannot copy {} to {}{left}", source.display(), target.display())
 }
 
 #[cfg(test)]
@@ -412,6 +428,29 @@ mod tests {
         fs::write(from.join("f"), "content").unwrap();
         assert_eq!(copy(&from, &to, true).files, 0);
         assert!(!to.join("f").exists());
+    }
+
+    #[test]
+    fn a_target_that_was_there_before_is_named_if_it_is_incomplete() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        // Two chunks of one worker: nothing is copied once somebody has stopped it.
+        fs::File::create(&from).unwrap().set_len(CHUNK_BYTES + 1).unwrap();
+        for (is_there, left) in [(true, vec![to.display().to_string()]), (false, vec![])] {
+            let stop = Arc::new(AtomicBool::new(false));
+            let workers = Workers::start(1, CreateOptions::default(), ProgressBar::hidden(), stop.clone());
+            if is_there {
+                fs::write(&to, "precious").unwrap();
+            }
+            let source = Place::local(&from);
+            let file = Named { meta: source.meta(false).unwrap(), source, target: Place::local(&to) };
+            workers.shared.copy_file(file, &mut [0; 1]).unwrap();
+            stop.store(true, Ordering::Relaxed);
+            let copied = workers.finish();
+            assert_eq!((copied.files, copied.incomplete), (0, left));
+            assert_eq!(to.exists(), is_there);
+            let _ = fs::remove_file(&to);
+        }
     }
 
     #[test]
