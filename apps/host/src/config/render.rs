@@ -3,11 +3,11 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use weft_base::{FsId, ServerRole};
 use weft_sched::LayerKind;
 
-use crate::config::{BATCH_INTERVAL_MS_DEFAULT, Durability, Engine};
+use crate::config::{BATCH_INTERVAL_MS_DEFAULT, Config, Durability, Engine};
 use crate::units::ByteSize;
 
 /// What a new config shall say.
@@ -68,6 +68,17 @@ impl Draft {
         let mut text = String::new();
         self.render(&mut text).expect("writing to a String does not fail");
         text
+    }
+
+    /// Checks what it says, before anything is written for it.
+    ///
+    /// # Errors
+    /// What a reader of `file` would find wrong.
+    pub fn check(&self, file: &Path) -> Result<()> {
+        match Config::parse(file, &self.to_toml()) {
+            Ok(_) => Ok(()),
+            Err(error) => bail!("these arguments make no config: {}", error.message),
+        }
     }
 
     /// Writes the config in one step: a reader sees all of it or nothing.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use weft_base::{FsId, ServerRole};
 use weft_host::config;
-use weft_host::config::{Config, Draft, DraftServer, Durability, Engine, KeyFiles, LayerKind};
+use weft_host::config::{Draft, DraftServer, Durability, Engine, KeyFiles, LayerKind};
 use weft_host::connect::random;
 use weft_host::output;
 use weft_host::units::ByteSize;
@@ -112,15 +112,9 @@ impl Args {
             }
         }
         let draft = self.settings.draft(&self.name, self.servers())?;
+        draft.check(&output)?;
         KeyFiles::beside(&output).make(&key)?;
         draft.write(&output)?;
-        if let Err(error) = Config::load(&output) {
-            // Only what we wrote just now.
-            for file in [&output, &key, &server, &list] {
-                let _ = std::fs::remove_file(file);
-            }
-            return Err(error.context("these arguments make no config"));
-        }
         output::print(&self.next_steps(&output, &key, &draft))?;
         Ok(ExitCode::SUCCESS)
     }

@@ -95,6 +95,7 @@ struct Started {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
+        mount::parse_options(&self.options)?;
         if let Some(code) = self.run_over_hosts(common)? {
             return Ok(code);
         }
@@ -187,6 +188,7 @@ impl Args {
                 draft.servers.push(DraftServer { dir: format!("servers/{name}"), name, role, id: index, address, listen: None, capacity });
             }
         }
+        draft.check(&state.config_file())?;
         KeyFiles::beside(&state.config_file()).make(&state.key_file())?;
         read_key(&state.key_file())?;
         let dirs = draft.servers.iter().map(|server| state.root().join(&server.dir));

@@ -130,6 +130,7 @@ impl super::Args {
         let (meta, data) = (self.meta.unwrap_or(1), self.data.unwrap_or(job.hosts.len().min(64) as u16));
         let servers = hosts::servers(&job.hosts, meta, data, port, self.capacity)?;
         draft.servers = servers.into_iter().map(|(_, server)| server).collect();
+        draft.check(&state.config_file())?;
         KeyFiles::beside(&state.config_file()).make(&state.key_file())?;
         write_in_one_step(&state.hosts_file(), &serde_json::to_vec_pretty(&job)?, 0o600)?;
         draft.write(&state.config_file())?;

@@ -1,0 +1,24 @@
+//! `weft up` and `weft down` on a state that is there already: what they keep, take and refuse.
+
+use weft_system_tests::{FileSystem, fails, weft};
+
+/// `weft up` of the state, refused.
+fn refused(fs: &FileSystem, args: &[&str]) -> String {
+    fails(weft().args(["up", "--state"]).arg(fs.state()).args(args))
+}
+
+#[test]
+fn arguments_that_make_no_file_system_leave_no_state() {
+    let fs = FileSystem::prepare();
+    let words = refused(&fs, &["--data", "2", "--stripe-width", "4"]);
+    assert!(words.contains("stripe_width") && words.contains("only 2 data servers"), "{words}");
+    assert!(!words.contains("weft.toml"), "a file that nobody has written is not to be mended: {words}");
+    let words = refused(&fs, &["--data", "1", "--mount", "mnt", "-o", "nonsense"]);
+    assert!(words.contains("nonsense"), "{words}");
+    assert!(fs.processes().is_empty() && !fs.state().join("weft.toml").exists());
+    fs.start(&["--data", "4", "--stripe-width", "4"]);
+    fs.down();
+    let genconfig = ["genconfig", "--meta", "a:1", "--data", "a:2", "--stripe-width", "2", "--output"];
+    assert!(fails(weft().args(genconfig).arg(fs.path("weft.toml"))).contains("stripe_width"));
+    assert!(!fs.path("weft.toml").exists() && !fs.path("key").exists());
+}
