@@ -7,7 +7,8 @@
 //! server.key       the key of the servers, 0600
 //! keys             the keys of clients and their rights
 //! formatted        there once every server has been started for the first time
-//! mount            the mount point of the last `weft up --mount`, for the next `weft up`
+//! mount            the mount point of the last `weft up --mount`, for the next `weft up`; in a
+//!                  second line the options, if there are any
 //! servers/NAME/    what a server keeps
 //! hosts.json       the hosts of a file system for one job, if it has servers there
 //! run/             pid files, logs, sockets: nothing that must survive
@@ -44,6 +45,15 @@ const OURS: [&str; 14] = [
     "formatted.new",
     "trace",
 ];
+
+/// A mount that `weft up` makes again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountAgain {
+    /// The mount point.
+    pub place: PathBuf,
+    /// Its options, as for `-o`.
+    pub options: Vec<String>,
+}
 
 /// A folder with a config, or where one shall be.
 #[derive(Clone, Debug)]
@@ -172,20 +182,31 @@ impl StateDir {
         })
     }
 
-    /// The mount point that `up` is to make again: that of the last `up --mount`.
+    /// The mount that `up` is to make again: that of the last `up --mount`.
     ///
     /// # Errors
     /// If somebody else wrote it.
-    pub fn remembered_mount(&self) -> Result<Option<PathBuf>> {
-        Ok(trust::read_own_file(&self.mount_file())?.map(|text| PathBuf::from(text.trim_end_matches('\n'))))
+    pub fn remembered_mount(&self) -> Result<Option<MountAgain>> {
+        Ok(trust::read_own_file(&self.mount_file())?.map(|text| {
+            let (place, options) = text.split_once('\n').unwrap_or((&text, ""));
+            let options = options.trim_end_matches('\n').split(',').filter(|option| !option.is_empty());
+            MountAgain { place: PathBuf::from(place), options: options.map(str::to_string).collect() }
+        }))
     }
 
-    /// Remembers a mount point instead of the one before.
+    /// Remembers a mount instead of the one before.
     ///
     /// # Errors
-    /// Of the disk.
-    pub fn remember_mount(&self, place: &Path) -> Result<()> {
-        crate::config::write_in_one_step(&self.mount_file(), format!("{}\n", place.display()).as_bytes(), 0o600)
+    /// Of the disk, or of a name that would be read as something else.
+    pub fn remember_mount(&self, mount: &MountAgain) -> Result<()> {
+        let mut text = format!("{}\n", mount.place.display());
+        if text.matches('\n').count() > 1 {
+            bail!("a mount point with a line break in its path is not remembered");
+        }
+        if !mount.options.is_empty() {
+            text += &format!("{}\n", mount.options.join(","));
+        }
+        crate::config::write_in_one_step(&self.mount_file(), text.as_bytes(), 0o600)
     }
 
     fn mount_file(&self) -> PathBuf {
@@ -316,10 +337,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (state, _) = StateDir::existing_or_new(&dir.path().join("s")).unwrap();
         assert_eq!(state.remembered_mount().unwrap(), None);
-        for place in ["/mnt/a", "/mnt/b"] {
-            state.remember_mount(Path::new(place)).unwrap();
-            assert_eq!(state.remembered_mount().unwrap(), Some(PathBuf::from(place)));
+        let mount = |place: &str, options: &[&str]| MountAgain {
+            place: PathBuf::from(place),
+            options: options.iter().map(|option| option.to_string()).collect(),
+        };
+        for mount in [mount("/mnt/a", &["ro", "cache_ms=0"]), mount("/mnt/b", &[])] {
+            state.remember_mount(&mount).unwrap();
+            assert_eq!(state.remembered_mount().unwrap(), Some(mount));
         }
+        // As it was written before there were options in it.
+        assert_eq!(fs::read_to_string(state.mount_file()).unwrap(), "/mnt/b\n");
+        assert!(state.remember_mount(&mount("/mnt/a\nro", &[])).is_err());
         fs::set_permissions(state.mount_file(), fs::Permissions::from_mode(0o666)).unwrap();
         assert!(state.remembered_mount().unwrap_err().to_string().contains("chmod go-w"));
         fs::remove_file(state.mount_file()).unwrap();

@@ -1,6 +1,8 @@
 //! `weft up` and `weft down` on a state that is there already: what they keep, take and refuse.
 
-use weft_system_tests::{FileSystem, fails, weft};
+use std::fs;
+
+use weft_system_tests::{FileSystem, Need, available, fails, weft};
 
 /// `weft up` of the state, refused.
 fn refused(fs: &FileSystem, args: &[&str]) -> String {
@@ -21,4 +23,28 @@ fn arguments_that_make_no_file_system_leave_no_state() {
     let genconfig = ["genconfig", "--meta", "a:1", "--data", "a:2", "--stripe-width", "2", "--output"];
     assert!(fails(weft().args(genconfig).arg(fs.path("weft.toml"))).contains("stripe_width"));
     assert!(!fs.path("weft.toml").exists() && !fs.path("key").exists());
+}
+
+#[test]
+fn a_mount_comes_back_with_its_options() {
+    if !available("a_mount_comes_back_with_its_options", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--data", "1", "-o", "ro,cache_ms=0"]);
+    let is_read_only = || match fs::create_dir(fs.mnt().join("dir")) {
+        Err(error) => error.kind() == std::io::ErrorKind::ReadOnlyFilesystem,
+        Ok(()) => false,
+    };
+    assert!(is_read_only());
+    for round in 0..2 {
+        fs.down();
+        fs.start(&[]);
+        assert!(is_read_only(), "round {round}");
+        // While it is there nothing is forgotten either.
+        fs.start_mounted(&[]);
+    }
+    fs.down();
+    fs.start_mounted(&[]);
+    assert!(!is_read_only(), "whoever names the place says all of it");
+    fs.down();
 }

@@ -17,7 +17,7 @@ use weft_host::output::{print, tell};
 use weft_host::process;
 use weft_host::process::StopSignals;
 use weft_host::state;
-use weft_host::state::StateDir;
+use weft_host::state::{MountAgain, StateDir};
 use weft_host::units::ByteSize;
 use weft_host::{mount_list, mounts, stores};
 use weft_journal::bytes_to_begin;
@@ -67,7 +67,8 @@ pub struct Args {
     /// Mount it here too; the directory is made if it is missing
     #[arg(long, value_name = "MNT")]
     mount: Option<PathBuf>,
-    /// Options of the mount, separated by commas (see `weft mount --help`)
+    /// Options of the mount, separated by commas (see `weft mount --help`) [default: without
+    /// --mount, those of the last --mount]
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
     /// Stay; stop everything at Ctrl-C
@@ -312,33 +313,40 @@ impl Args {
         }
     }
 
-    /// Mounts where this command says, or where the last one did that said it.
+    /// Mounts where and how this command says, or the last one did that said it.
     fn mount_again(&self, state: &StateDir, config: &Config, common: &Common) -> Result<Option<PathBuf>> {
-        let place = match &self.mount {
-            Some(place) => mounts::resolve(place),
-            None => match state.remembered_mount()? {
-                Some(place) => place,
-                None => return Ok(None),
-            },
+        let remembered = state.remembered_mount()?;
+        let MountAgain { place, mut options } = match (&self.mount, remembered.clone()) {
+            (Some(place), _) => MountAgain { place: mounts::resolve(place), options: Vec::new() },
+            (None, Some(again)) => again,
+            (None, None) => return Ok(None),
         };
+        if !self.options.is_empty() {
+            options = self.options.clone();
+        }
         // A dead mount cannot be looked at, so only what is surely not there is made.
         if std::fs::symlink_metadata(&place).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             std::fs::create_dir_all(&place).with_context(|| format!("cannot make the mount point {}", place.display()))?;
         }
         // Now that it is there, its path can be freed of symlinks.
         let place = mounts::resolve(&place);
-        if !is_ours(&place, state, config)? {
+        if is_ours(&place, state, config)? {
+            if let Some(again) = remembered.as_ref().filter(|again| again.place == place) {
+                options = again.options.clone();
+            }
+        } else {
             let fs = config.file.clone().into_os_string();
-            mount::in_background(&fs, &place, &self.options, common).with_context(|| {
+            mount::in_background(&fs, &place, &options, common).with_context(|| {
                 format!("the file system runs, but it is not mounted; `weft down --state {}` stops it", state.root().display())
             })?;
         }
-        if state.remembered_mount()?.as_ref() != Some(&place)
-            && let Err(error) = state.remember_mount(&place)
+        let again = MountAgain { place, options };
+        if remembered.as_ref() != Some(&again)
+            && let Err(error) = state.remember_mount(&again)
         {
-            tell(&format!("the next `weft up` will not mount at {} by itself: {error:#}", place.display()));
+            tell(&format!("the next `weft up` will not mount at {} by itself: {error:#}", again.place.display()));
         }
-        Ok(Some(place))
+        Ok(Some(again.place))
     }
 
     fn report(&self, state: &StateDir, config: &Config, started: usize, elapsed: Duration, place: Option<&Path>) -> String {
