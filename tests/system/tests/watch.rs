@@ -74,6 +74,11 @@ fn promise_changes_are_told() {
     fs::write(watched.join("dir/file"), "text").unwrap();
     assert_eq!(watch.wait_for("created", "/watched/dir/file")["kind"], "file");
     watch.wait_for("written", "/watched/dir/file");
+    // Two names, and what they are in JSON, as every other command says them.
+    for name in ["a\nb", "a\\nb"] {
+        fs::write(watched.join("dir").join(name), "text").unwrap();
+        watch.wait_for("created", &format!("/watched/dir/{name}"));
+    }
     fs::write(other.join("file"), "text").unwrap();
     fs::rename(watched.join("dir/file"), watched.join("dir/renamed")).unwrap();
     assert_eq!(watch.wait_for("renamed", "/watched/dir/file")["to"], "/watched/dir/renamed");

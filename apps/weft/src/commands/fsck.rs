@@ -56,6 +56,9 @@ struct Findings {
 #[derive(Serialize)]
 struct WrongName {
     path: String,
+    /// The path for people.
+    #[serde(skip)]
+    shown: String,
     handle: String,
     what: String,
     /// Nobody knows whether anything is wrong.
@@ -130,14 +133,16 @@ fn wrong(fs: &Fs, fault: &NameFault) -> WrongName {
         NameFaultKind::Unknown(error) => format!("could not be looked at: {}", fs.why(&error)),
     };
     let is_unknown = matches!(fault.kind, NameFaultKind::Unknown(_));
-    WrongName { path: format!("/{}", show_name(&fault.path)), handle: fault.handle.to_string(), what, is_unknown }
+    let path = [b"/", &fault.path[..]].concat();
+    let (shown, path) = (show_name(&path), String::from_utf8_lossy(&path).into_owned());
+    WrongName { path, shown, handle: fault.handle.to_string(), what, is_unknown }
 }
 
 impl Findings {
     /// Says what is wrong; true if anything is, and is left.
     fn tell_faults(&self, fs: &OsStr) -> bool {
-        for WrongName { path, handle, what, .. } in &self.wrong_names {
-            tell(&format!("{path} ({handle}) {what}"));
+        for WrongName { shown, handle, what, .. } in &self.wrong_names {
+            tell(&format!("{shown} ({handle}) {what}"));
         }
         self.unanswered.iter().for_each(|what| tell(what));
         for server in &self.servers {

@@ -169,7 +169,12 @@ impl Watch<'_> {
     }
 
     fn shown<'b>(&self, change: TreeChange, server: Option<&'b str>) -> Event<'b> {
-        let text = |path: &[u8]| show_name(&joined(self.path, path));
+        let is_json = self.args.json;
+        let text = |path: &[u8]| {
+            let path = joined(self.path, path);
+            // JSON escapes by itself.
+            if is_json { String::from_utf8_lossy(&path).into_owned() } else { show_name(&path) }
+        };
         Event {
             path: Some(text(&change.path)),
             to: change.to.as_deref().map(text),
