@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use weft_system_tests::{FileSystem, Need, available, fails, weft};
+use weft_system_tests::{FileSystem, Need, available, fails, ok, weft};
 
 /// `weft up` of the state, refused.
 fn refused(fs: &FileSystem, args: &[&str]) -> String {
@@ -47,4 +47,19 @@ fn a_mount_comes_back_with_its_options() {
     fs.start_mounted(&[]);
     assert!(!is_read_only(), "whoever names the place says all of it");
     fs.down();
+}
+
+#[test]
+fn down_ends_a_server_that_was_taken_out_of_the_config() {
+    let fs = FileSystem::up(&["--data", "1"]);
+    let config = fs.state().join("weft.toml");
+    let before = fs::read_to_string(&config).unwrap();
+    let more = "\n[[server]]\nname = \"data1\"\nrole = \"data\"\naddress = \"unix:run/data1.sock\"\ndir = \"servers/data1\"\n";
+    fs::write(&config, before.clone() + more).unwrap();
+    fs.start(&[]);
+    assert_eq!(fs.processes().len(), 3);
+    fs::write(&config, before).unwrap();
+    let words = ok(weft().args(["down", "--state"]).arg(fs.state()));
+    assert!(words.contains("data1 ran although") && words.contains("stopped 3 servers"), "{words}");
+    assert!(fs.processes().is_empty());
 }

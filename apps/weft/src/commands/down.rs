@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use weft_host::config::Config;
 use weft_host::connect::Common;
 use weft_host::mount_list;
@@ -17,7 +17,7 @@ use weft_host::process::Ended;
 use weft_host::state::StateDir;
 use weft_rt_real::Address;
 
-use super::up;
+use super::{hold, up};
 
 /// How long a server has after SIGTERM before it is killed.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -56,6 +56,24 @@ impl Args {
     }
 }
 
+/// The servers of this state that run and are in its config no more.
+fn unnamed_servers(state: &StateDir, config: &Config) -> Result<Vec<String>> {
+    let mut unnamed = Vec::new();
+    let run = state.run_dir();
+    for entry in std::fs::read_dir(&run).with_context(|| format!("cannot look into {}", run.display()))?.flatten() {
+        let path = entry.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".pid")) else { continue };
+        if config.servers.iter().any(|server| server.name == name) || path == hold::pid_file(state) {
+            continue;
+        }
+        // Mounts and gateways say there what they are.
+        if process::holder(&path)?.is_some_and(|holder| holder.note.is_empty()) {
+            unnamed.push(name.to_string());
+        }
+    }
+    Ok(unnamed)
+}
+
 /// Unmounts everything, then stops all servers at once; says what it did. The caller holds the
 /// state's lock.
 ///
@@ -71,12 +89,21 @@ pub fn stop_all(state: &StateDir, config: &Config) -> Result<String> {
             Err(error) => failures.push(format!("{error:#}")),
         }
     }
+    let unnamed = unnamed_servers(state, config).unwrap_or_else(|error| {
+        failures.push(format!("{error:#}"));
+        Vec::new()
+    });
+    for name in &unnamed {
+        report += &format!("{name} ran although {} does not name it any more\n", config.file.display());
+    }
     let stopping: Vec<_> = config
         .servers
         .iter()
-        .map(|server| {
-            let pid_file = state.pid_file(&server.name);
-            (server.name.clone(), thread::spawn(move || process::end(&pid_file, PATIENCE)))
+        .map(|server| server.name.clone())
+        .chain(unnamed)
+        .map(|name| {
+            let pid_file = state.pid_file(&name);
+            (name, thread::spawn(move || process::end(&pid_file, PATIENCE)))
         })
         .collect();
     let mut stopped = 0;
