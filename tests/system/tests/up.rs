@@ -42,6 +42,9 @@ fn a_mount_comes_back_with_its_options() {
         assert!(is_read_only(), "round {round}");
         // While it is there nothing is forgotten either.
         fs.start_mounted(&[]);
+        fs.start_mounted(&["-o", "ro,cache_ms=0"]);
+        let words = fails(weft().args(["up", "-o", "cache_ms=0", "--state"]).arg(fs.state()));
+        assert!(words.contains("mounted at") && words.contains("weft umount"), "{words}");
     }
     fs.down();
     fs.start_mounted(&[]);
@@ -62,4 +65,40 @@ fn down_ends_a_server_that_was_taken_out_of_the_config() {
     let words = ok(weft().args(["down", "--state"]).arg(fs.state()));
     assert!(words.contains("data1 ran although") && words.contains("stopped 3 servers"), "{words}");
     assert!(fs.processes().is_empty());
+}
+
+#[test]
+fn what_a_file_system_keeps_is_not_asked_of_it_in_vain() {
+    let fs = FileSystem::up(&["--data", "2", "--stripe-width", "1", "--durability", "batch"]);
+    let kept = [
+        (vec!["--stripe-width", "2"], "stripe_width"),
+        (vec!["--cache-layer", "aggregation"], "cache_layer"),
+        (vec!["--direct-io"], "direct_io"),
+        (vec!["--no-encryption"], "encrypt_tcp"),
+        (vec!["--listen", "tcp"], "addresses"),
+        (vec!["--capacity", "1GiB"], "capacity"),
+        (vec!["--name", "other"], "name"),
+        (vec!["--stripe-size", "64KiB"], "stripe_size"),
+        (vec!["--inline-limit", "0"], "inline_limit"),
+        (vec!["--engine", "db"], "engine"),
+        (vec!["--durability", "sync"], "weft set durability sync"),
+    ];
+    for (args, word) in kept {
+        let words = refused(&fs, &args);
+        assert!(words.contains(args[0]) && words.contains(word), "{args:?}: {words}");
+    }
+    assert_eq!(fs.processes().len(), 3, "they run as before");
+    // What is so already, and what is not said.
+    let same = ["--stripe-width", "1", "--listen", "unix", "--name", "weft", "--stripe-size", "1MiB", "--engine", "journal"];
+    fs.start(&[&same[..], &["--durability", "batch"]].concat());
+    ok(weft().args(["set", "durability", "sync"]).arg(fs.state()));
+    fs.start(&["--durability", "sync"]);
+    fs.down();
+    assert!(refused(&fs, &["--durability", "batch"]).contains("weft set durability batch"));
+    assert!(fs.processes().is_empty(), "what was started for it is stopped");
+    fs.start(&[]);
+    fs.down();
+    let memory = FileSystem::up(&["--data", "1", "--engine", "memory", "--durability", "none"]);
+    memory.start(&["--engine", "memory", "--durability", "none"]);
+    memory.down();
 }

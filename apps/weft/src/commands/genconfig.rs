@@ -11,6 +11,9 @@ use weft_host::connect::random;
 use weft_host::output;
 use weft_host::units::ByteSize;
 
+/// The name of a file system that is given none.
+pub const NAME_DEFAULT: &str = "weft";
+
 /// Write the config and key of a file system over several machines
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -19,7 +22,7 @@ Example: two machines, each with one metadata and two data servers:
       --data node1:7001,node1:7002,node2:7001,node2:7002 --dir /srv/weft --output weft.toml")]
 pub struct Args {
     /// Name of the file system
-    #[arg(long, default_value = "weft", value_parser = parse_name)]
+    #[arg(long, default_value = NAME_DEFAULT, value_parser = parse_name)]
     name: String,
     /// Metadata servers
     #[arg(long, required = true, value_delimiter = ',', value_name = "HOST:PORT")]
@@ -40,15 +43,15 @@ pub struct Args {
     output: PathBuf,
 }
 
-/// Settings of a new file system, shared with `weft up`.
+/// Settings of a new file system, shared with `weft up`, which must know what was asked for.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Settings {
-    /// Where metadata is kept
-    #[arg(long, value_parser = config::engines(), default_value_t = Engine::Journal)]
-    pub engine: Engine,
-    /// When an acknowledged change is safe
-    #[arg(long, value_parser = config::durabilities(), default_value_t = Durability::Batch)]
-    pub durability: Durability,
+    /// Where metadata is kept [default: journal]
+    #[arg(long, value_parser = config::engines())]
+    pub engine: Option<Engine>,
+    /// When an acknowledged change of a new file system is safe [default: batch]
+    #[arg(long, value_parser = config::durabilities())]
+    pub durability: Option<Durability>,
     /// What decides about the order of accesses to the disks of data servers [default:
     /// server_directed with --direct-io, else none]
     #[arg(long, value_parser = config::layers())]
@@ -64,16 +67,16 @@ pub struct Settings {
     /// networks of the cluster alone
     #[arg(long)]
     pub no_encryption: bool,
-    /// Stripe size of new files, a power of two from 4KiB to 64MiB
-    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = config::parse_stripe_size)]
-    pub stripe_size: u32,
-    /// Data servers of one file; 0: all
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub stripe_width: u16,
+    /// Stripe size of new files, a power of two from 4KiB to 64MiB [default: 1MiB]
+    #[arg(long, value_name = "SIZE", value_parser = config::parse_stripe_size)]
+    pub stripe_size: Option<u32>,
+    /// Data servers of one file; 0: all [default: 0]
+    #[arg(long, value_name = "N")]
+    pub stripe_width: Option<u16>,
     /// Files up to this size lie beside their inodes on metadata servers, from 0 (none) to 16KiB,
-    /// unless the hint `inline_limit` of their directory says otherwise
-    #[arg(long, value_name = "SIZE", default_value = "8KiB", value_parser = config::parse_inline_limit)]
-    pub inline_limit: u32,
+    /// unless the hint `inline_limit` of their directory says otherwise [default: 8KiB]
+    #[arg(long, value_name = "SIZE", value_parser = config::parse_inline_limit)]
+    pub inline_limit: Option<u32>,
 }
 
 impl Settings {
@@ -85,15 +88,15 @@ impl Settings {
         Ok(Draft {
             fs_name: fs_name.to_string(),
             fs_id: FsId(u64::from_le_bytes(random()?) | 1),
-            engine: self.engine,
-            durability: self.durability,
+            engine: self.engine.unwrap_or(Engine::Journal),
+            durability: self.durability.unwrap_or(Durability::Batch),
             cache_layer: self.cache_layer.unwrap_or(config::usual_layer(self.direct_io)),
             direct_io: self.direct_io,
             encrypt_tcp: !self.no_encryption,
             allow_faults: self.allow_faults,
-            stripe_bytes: self.stripe_size,
-            stripe_width: self.stripe_width,
-            inline_limit: self.inline_limit,
+            stripe_bytes: self.stripe_size.unwrap_or(config::STRIPE_BYTES_DEFAULT),
+            stripe_width: self.stripe_width.unwrap_or(0),
+            inline_limit: self.inline_limit.unwrap_or(config::INLINE_BYTES_DEFAULT),
             root_uid: nix::unistd::geteuid().as_raw(),
             root_gid: nix::unistd::getegid().as_raw(),
             servers,

@@ -2,6 +2,7 @@
 //! does not run, mounts it.
 
 pub mod hosts;
+mod unchanged;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use weft_base::ServerRole;
-use weft_host::config::{Config, DraftServer, Engine, INLINE_BYTES_DEFAULT, KeyFiles, STRIPE_BYTES_DEFAULT, ServerConfig, read_key};
+use weft_host::config::{Config, DraftServer, Engine, KeyFiles, ServerConfig, read_key};
 use weft_host::connect::{Common, Fs};
 use weft_host::named::NamedState;
 use weft_host::output::{print, tell};
@@ -25,7 +26,7 @@ use weft_meta_server::DUMP_NAME;
 use weft_store::journal::SEGMENT_BYTES_DEFAULT;
 use weft_wire::ops::ServerInfo;
 
-use crate::commands::genconfig::{Settings, parse_name};
+use crate::commands::genconfig::{NAME_DEFAULT, Settings, parse_name};
 use crate::commands::{down, mount};
 
 /// How long one look at all servers takes at most while they start.
@@ -53,17 +54,17 @@ pub struct Args {
     /// Data servers of a new file system [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     data: Option<u16>,
-    /// Name of a new file system
-    #[arg(long, default_value = "weft", value_parser = parse_name)]
-    name: String,
+    /// Name of a new file system [default: weft]
+    #[arg(long, value_parser = parse_name)]
+    name: Option<String>,
     #[command(flatten)]
     settings: Settings,
     /// Bytes that each data server of a new file system may use
     #[arg(long, value_name = "SIZE")]
     capacity: Option<ByteSize>,
-    /// How the servers of a new file system are reached
-    #[arg(long, value_enum, default_value_t = Listen::Unix)]
-    listen: Listen,
+    /// How the servers of a new file system are reached [default: unix]
+    #[arg(long, value_enum)]
+    listen: Option<Listen>,
     /// Mount it here too; the directory is made if it is missing
     #[arg(long, value_name = "MNT")]
     mount: Option<PathBuf>,
@@ -168,13 +169,13 @@ impl Args {
     /// Draws id and key and writes the config: last, since it is what makes the directory a state.
     /// Gives the folders of servers that hold nothing yet.
     fn create(&self, state: &StateDir) -> Result<Vec<PathBuf>> {
-        let mut draft = self.settings.draft(&self.name, Vec::new())?;
+        let mut draft = self.settings.draft(self.name.as_deref().unwrap_or(NAME_DEFAULT), Vec::new())?;
         let counts = [(ServerRole::Meta, self.meta.unwrap_or(1)), (ServerRole::Data, self.data.unwrap_or(2))];
         let mut probes = Vec::new();
         for (role, count) in counts {
             for index in 0..count {
                 let name = format!("{role}{index}");
-                let address = match self.listen {
+                let address = match self.listen.unwrap_or(Listen::Unix) {
                     Listen::Unix => state::socket_address(state, draft.fs_id, &name)?,
                     Listen::Tcp => {
                         // All probes stay open until all ports are chosen, so that no port is
@@ -201,7 +202,7 @@ impl Args {
 
     /// A new file system is not begun where its servers find no room.
     fn check_room(&self, root: &Path) -> Result<()> {
-        if self.settings.engine == Engine::Memory {
+        if self.settings.engine == Some(Engine::Memory) {
             return Ok(());
         }
         let servers = u64::from(self.meta.unwrap_or(1)) + u64::from(self.data.unwrap_or(2));
@@ -214,46 +215,6 @@ impl Args {
                 needed.div_ceil(1 << 20),
                 root.display(),
                 free >> 20
-            );
-        }
-        Ok(())
-    }
-
-    /// An existing file system keeps what it was made with; asking for something else is a mistake
-    /// worth a message.
-    fn check_unchanged(&self, config: &Config) -> Result<()> {
-        let count = |role| config.servers.iter().filter(|server| server.id.role() == role).count();
-        for (option, wanted, role) in [("--meta", self.meta, ServerRole::Meta), ("--data", self.data, ServerRole::Data)] {
-            if let Some(wanted) = wanted
-                && usize::from(wanted) != count(role)
-            {
-                bail!(
-                    "{} has {} {role} servers; {option} {wanted} does not change that. To add one, put an entry [[server]] with a name, a role, \
-                     an address and a dir of its own into {}, and run `weft up` again",
-                    self.state.given().display(),
-                    count(role),
-                    config.file.display()
-                );
-            }
-        }
-        if self.settings.engine != Engine::Journal && config.engine != self.settings.engine {
-            let (given, made, asked) = (self.state.given(), config.engine, self.settings.engine);
-            bail!("{} was made with the engine {made}; --engine {asked} cannot change that", given.display());
-        }
-        if self.settings.stripe_size != STRIPE_BYTES_DEFAULT && self.settings.stripe_size != config.stripe_bytes {
-            bail!(
-                "{} was made with stripes of {}; change stripe_size in {}",
-                self.state.given().display(),
-                ByteSize(config.stripe_bytes.into()),
-                config.file.display()
-            );
-        }
-        if self.settings.inline_limit != INLINE_BYTES_DEFAULT && self.settings.inline_limit != config.inline_limit {
-            bail!(
-                "in {} files up to {} lie beside their inodes; change inline_limit in {}",
-                self.state.given().display(),
-                ByteSize(config.inline_limit.into()),
-                config.file.display()
             );
         }
         Ok(())
@@ -298,7 +259,8 @@ impl Args {
                         tell(&format!("{} is {}", entry.name, info.state));
                     }
                 }
-                return Ok(());
+                let answers: Vec<ServerInfo> = answers.into_iter().filter_map(|(_, answer)| answer.ok()).collect();
+                return self.check_durability(&fs, &answers);
             };
             if Instant::now() >= end {
                 let log = state.log_file(name);
@@ -331,9 +293,15 @@ impl Args {
         // Now that it is there, its path can be freed of symlinks.
         let place = mounts::resolve(&place);
         if is_ours(&place, state, config)? {
-            if let Some(again) = remembered.as_ref().filter(|again| again.place == place) {
-                options = again.options.clone();
+            let now = remembered.as_ref().filter(|again| again.place == place).map_or(Vec::new(), |again| again.options.clone());
+            if !self.options.is_empty() && options != now {
+                bail!(
+                    "it is mounted at {0} already, and -o {1} does not change how: `weft umount {0}`, then the same command again",
+                    place.display(),
+                    options.join(",")
+                );
             }
+            options = now;
         } else {
             let fs = config.file.clone().into_os_string();
             mount::in_background(&fs, &place, &options, common).with_context(|| {

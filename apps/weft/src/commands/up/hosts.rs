@@ -12,6 +12,7 @@ use weft_host::output::print;
 use weft_host::state::StateDir;
 use weft_host::{job, process, state};
 
+use crate::commands::genconfig::NAME_DEFAULT;
 use crate::commands::node::READY;
 use crate::commands::{down, hold, mount};
 
@@ -122,7 +123,7 @@ impl super::Args {
         };
         let dir = text(&self.over.dir)?.unwrap_or_default();
         let job = Job { launcher, hosts: names, program, dir, stage_out: text(&self.over.stage_out)? };
-        let mut draft = self.settings.draft(&self.name, Vec::new())?;
+        let mut draft = self.settings.draft(self.name.as_deref().unwrap_or(NAME_DEFAULT), Vec::new())?;
         let port = match self.over.port {
             Some(port) => port,
             None => PORTS.start + u16::from_le_bytes(random()?) % (PORTS.end - PORTS.start),
