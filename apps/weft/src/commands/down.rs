@@ -60,7 +60,12 @@ impl Args {
 fn unnamed_servers(state: &StateDir, config: &Config) -> Result<Vec<String>> {
     let mut unnamed = Vec::new();
     let run = state.run_dir();
-    for entry in std::fs::read_dir(&run).with_context(|| format!("cannot look into {}", run.display()))?.flatten() {
+    let entries = match std::fs::read_dir(&run) {
+        // Nothing has ever run.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(unnamed),
+        entries => entries.with_context(|| format!("cannot look into {}", run.display()))?,
+    };
+    for entry in entries.flatten() {
         let path = entry.path();
         let Some(name) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".pid")) else { continue };
         if config.servers.iter().any(|server| server.name == name) || path == hold::pid_file(state) {
