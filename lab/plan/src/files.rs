@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::document::{Choices, Document, Table, text};
 
 /// Plans and profiles that are part of the program: they work without any file.
-const BUILT_IN: [(&str, &str); 54] = [
+const BUILT_IN: [(&str, &str); 57] = [
     ("plans/directory-hints.toml", include_str!("../../plans/directory-hints.toml")),
     ("plans/engines.toml", include_str!("../../plans/engines.toml")),
     ("plans/creates-engines.toml", include_str!("../../plans/creates-engines.toml")),
@@ -28,6 +28,9 @@ const BUILT_IN: [(&str, &str); 54] = [
     ("plans/read-many.toml", include_str!("../../plans/read-many.toml")),
     ("plans/weft-streams.toml", include_str!("../../plans/weft-streams.toml")),
     ("plans/interleaved.toml", include_str!("../../plans/interleaved.toml")),
+    ("plans/interleaved-two-phase.toml", include_str!("../../plans/interleaved-two-phase.toml")),
+    ("plans/partdiff-layers.toml", include_str!("../../plans/partdiff-layers.toml")),
+    ("plans/partdiff-delayed.toml", include_str!("../../plans/partdiff-delayed.toml")),
     ("plans/partdiff.toml", include_str!("../../plans/partdiff.toml")),
     ("plans/thousand.toml", include_str!("../../plans/thousand.toml")),
     ("plans/scale.toml", include_str!("../../plans/scale.toml")),
@@ -279,5 +282,45 @@ impl CaseSource {
     /// As [`Plan::cases`].
     pub fn build<C>(&self, read: impl Fn(&Plan, &mut Choices) -> Result<C>) -> Result<C> {
         read(&self.plan, &mut Choices::repeat(self.picked.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files_of(folder: &str) -> Vec<String> {
+        let all = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder)).expect("a folder of the laboratory");
+        let names = all.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name in UTF-8"));
+        names.filter(|name| name.ends_with(".toml")).collect()
+    }
+
+    #[test]
+    fn every_plan_and_profile_is_part_of_the_program() {
+        for kind in ["plans", "profiles"] {
+            for name in files_of(kind) {
+                let file = format!("{kind}/{name}");
+                assert!(BUILT_IN.iter().any(|(built_in, _)| *built_in == file), "{file} is not in BUILT_IN");
+            }
+        }
+    }
+
+    #[test]
+    fn every_plan_that_a_paper_names_works_without_any_file() {
+        let mut named = 0;
+        for paper in files_of("papers") {
+            let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../papers").join(&paper)).expect("read");
+            let commands = text.lines().filter_map(|line| line.strip_prefix("command = \"weft ")?.split_once(" run "));
+            for (_, rest) in commands {
+                let name = rest.split([' ', '"']).next().unwrap_or_default();
+                // A path is for a result that needs a trace beside the tree.
+                if name.contains('/') {
+                    continue;
+                }
+                Lab::built_in().text_of_plan(name).unwrap_or_else(|problem| panic!("{paper}: {problem:#}"));
+                named += 1;
+            }
+        }
+        assert!(named > 20, "only {named} commands of papers name a plan");
     }
 }
