@@ -29,7 +29,8 @@ pub struct Phase {
     /// Processes.
     #[serde(default = "one")]
     pub procs: u32,
-    /// Threads of each.
+    /// Threads of each: in rows of a plan the key `threads`, as `clients` is a key of the plan
+    /// there and means processes.
     #[serde(default = "one")]
     pub clients: u32,
     /// Requests in flight of each thread.
@@ -76,6 +77,15 @@ pub struct Phase {
 }
 
 impl Phase {
+    /// A phase as a file tells it: a phase of `weft bench`, or a row of a plan.
+    fn of_json(value: &Value) -> serde_json::Result<Phase> {
+        let mut value = value.clone();
+        if let Some(threads) = value.get("threads").cloned() {
+            value["clients"] = threads;
+        }
+        Phase::deserialize(&value)
+    }
+
     /// Of several repetitions that were summed up each by itself; latencies are those of the median
     /// repetition. `None` if there is none.
     pub fn over(parts: &[Phase]) -> Option<Phase> {
@@ -241,7 +251,7 @@ impl Results {
         let phases = value.as_array().or_else(|| value.get("phases").and_then(Value::as_array));
         let phases = phases.ok_or("neither phases of weft bench nor rows of weft bench ceiling")?;
         for phase in phases {
-            let phase = Phase::deserialize(phase).map_err(|error| format!("an entry is no phase: {error}"))?;
+            let phase = Phase::of_json(phase).map_err(|error| format!("an entry is no phase: {error}"))?;
             for process in phase.progress.iter().flatten() {
                 let end_ns = |number: usize| ((process.begin_s + process.interval_s * (number + 1) as f64).max(0.0) * 1e9).round() as u64;
                 let steps = process.counts.iter().enumerate().map(|(number, count)| (end_ns(number), *count, 0));
@@ -342,6 +352,14 @@ mod tests {
         report.add_progress("phase,repetition,proc,node,t_s,count,bytes\ncreate,0,0,,0.1,3,0\n").unwrap();
         assert_eq!(report.progress, new.progress, "the same run, told twice");
         assert_eq!(new.duration_ns(), 200_000_000);
+    }
+
+    #[test]
+    fn rows_of_a_plan_say_threads() {
+        let rate = r#"{"median":10.0,"min":9.0,"max":11.0}"#;
+        let mut results = Results::default();
+        results.add_json(format!(r#"[{{"phase":"write","procs":5,"clients":5,"threads":2,"ops_per_s":{rate}}}]"#).as_bytes()).unwrap();
+        assert_eq!((results.phases[0].procs, results.phases[0].clients), (5, 2));
     }
 
     #[test]

@@ -52,12 +52,14 @@ pub struct Row {
 
 impl Row {
     /// The row as one object. Where a key of the plan has the name of a measured one (`clients`,
-    /// which are processes in a plan), it says what the plan says.
+    /// which are processes in a plan), it says what the plan says; `threads` are those of a
+    /// process.
     ///
     /// # Errors
     /// None: all keys are strings.
     pub fn json(&self) -> serde_json::Result<Value> {
         let mut row = serde_json::to_value(self)?;
+        row["threads"] = self.phase.clients.into();
         for (key, value) in &self.parameters {
             row[key] = value.clone();
         }

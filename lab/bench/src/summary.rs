@@ -181,6 +181,10 @@ mod tests {
         assert_eq!((second.parameters["server.cache_layer"].as_str(), second.disk.operations), (Some("aggregation"), 6));
         let shown = second.json().expect("an object").to_string();
         assert_eq!((shown.matches("\"clients\":").count(), shown.matches("\"clients\":25").count()), (1, 1), "{shown}");
+        // Who reads the row again counts each client once.
+        let mut again = weft_analysis::results::Results::default();
+        again.add_json(format!("[{shown}]").as_bytes()).expect("a row of a plan");
+        assert_eq!(again.phases[0].clients, 1);
         let text = summary.text();
         assert!(text.contains("of the first") && !text.contains("records") && text.lines().count() == 1 + 3, "{text}");
     }
