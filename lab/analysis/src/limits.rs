@@ -103,7 +103,7 @@ fn creates(run: &Run) -> Vec<Point> {
     let phases = run.results.phases.iter().filter(|phase| phase.phase.starts_with("create"));
     let mut points: Vec<Point> = phases
         .map(|phase| Point {
-            name: format!("{}, {} processes of {} threads, depth {}", phase.phase, phase.procs, phase.clients, phase.depth),
+            name: format!("{}, {} processes of {} threads, depth {}", phase.title(), phase.procs, phase.clients, phase.depth),
             at: f64::from(phase.procs) * f64::from(phase.clients) * f64::from(phase.depth),
             clients: f64::from(phase.procs) * f64::from(phase.clients),
             writes: true,
@@ -150,7 +150,10 @@ fn blocks(run: &Run) -> Vec<Point> {
             let block = Unit::Bytes.format(phase.block_bytes as f64);
             let name = format!(
                 "{}, blocks of {block}, {} processes of {} threads, depth {}",
-                phase.phase, phase.procs, phase.clients, phase.depth
+                phase.title(),
+                phase.procs,
+                phase.clients,
+                phase.depth
             );
             let (clients, writes) = (f64::from(phase.procs) * f64::from(phase.clients), !phase.phase.contains("read"));
             Some(Point {

@@ -74,7 +74,13 @@ pub struct Phase {
     pub ratio_to_ceiling: Option<Spread>,
     /// What each process of each repetition did when, if it was recorded.
     pub progress: Option<Vec<Process>>,
+    /// In rows of a plan: its keys that stand for several values, and the values here.
+    #[serde(skip)]
+    pub case: Vec<(String, String)>,
 }
+
+/// Keys of a plan that a phase says in a field of its own: processes, and the size of a block.
+const IN_FIELDS: [&str; 2] = ["clients", "workload.block"];
 
 impl Phase {
     /// A phase as a file tells it: a phase of `weft bench`, or a row of a plan.
@@ -83,7 +89,24 @@ impl Phase {
         if let Some(threads) = value.get("threads").cloned() {
             value["clients"] = threads;
         }
-        Phase::deserialize(&value)
+        let mut phase = Phase::deserialize(&value)?;
+        let known = serde_json::to_value(&phase)?;
+        let is_of_the_plan = |key: &str| known.get(key).is_none() && key != "threads" && !IN_FIELDS.contains(&key);
+        for (key, value) in value.as_object().into_iter().flatten().filter(|(key, _)| is_of_the_plan(key)) {
+            // What else was measured is an object or an array.
+            match value {
+                Value::String(text) => phase.case.push((key.clone(), text.clone())),
+                Value::Number(_) | Value::Bool(_) => phase.case.push((key.clone(), value.to_string())),
+                _ => {}
+            }
+        }
+        Ok(phase)
+    }
+
+    /// Its name, and in rows of a plan what tells it from the other rows.
+    pub fn title(&self) -> String {
+        let values: Vec<String> = self.case.iter().map(|(key, value)| format!("{key} {value}")).collect();
+        if values.is_empty() { self.phase.clone() } else { format!("{} ({})", self.phase, values.join(", ")) }
     }
 
     /// Of several repetitions that were summed up each by itself; latencies are those of the median
@@ -355,11 +378,19 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_a_plan_say_threads() {
+    fn rows_of_a_plan_say_threads_and_the_values_of_their_keys() {
         let rate = r#"{"median":10.0,"min":9.0,"max":11.0}"#;
+        let row = |engine: &str| {
+            format!(
+                r#"{{"phase":"write","procs":5,"clients":5,"threads":2,"weft.engine":"{engine}","workload.block":"1KiB","block_bytes":1024,
+                "disk":{{"operations":7}},"predicted":null,"samples":[10.0],"ops_per_s":{rate}}}"#
+            )
+        };
         let mut results = Results::default();
-        results.add_json(format!(r#"[{{"phase":"write","procs":5,"clients":5,"threads":2,"ops_per_s":{rate}}}]"#).as_bytes()).unwrap();
-        assert_eq!((results.phases[0].procs, results.phases[0].clients), (5, 2));
+        results.add_json(format!("[{},{}]", row("memory"), row("journal")).as_bytes()).unwrap();
+        let found = |phase: &Phase| (phase.procs, phase.clients, phase.title());
+        assert_eq!(found(&results.phases[0]), (5, 2, "write (weft.engine memory)".to_string()));
+        assert_eq!(found(&results.phases[1]), (5, 2, "write (weft.engine journal)".to_string()));
     }
 
     #[test]

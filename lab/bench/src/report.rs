@@ -106,6 +106,7 @@ impl Measurement {
             ceiling: ceiling(),
             ratio_to_ceiling: all.iter().map(Repetition::ratio).collect::<Option<Vec<f64>>>().and_then(Spread::of),
             progress: matches!(self.work.progress, Some(Every::Nanos(_))).then(|| self.processes()),
+            case: Vec::new(),
         })
     }
 }

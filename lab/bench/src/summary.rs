@@ -184,7 +184,7 @@ mod tests {
         // Who reads the row again counts each client once.
         let mut again = weft_analysis::results::Results::default();
         again.add_json(format!("[{shown}]").as_bytes()).expect("a row of a plan");
-        assert_eq!(again.phases[0].clients, 1);
+        assert_eq!((again.phases[0].clients, again.phases[0].title()), (1, "write (server.cache_layer aggregation)".to_string()));
         let text = summary.text();
         assert!(text.contains("of the first") && !text.contains("records") && text.lines().count() == 1 + 3, "{text}");
     }

@@ -237,7 +237,7 @@ fn results(runs: &[&Run], traced: &[&Run], blocks: &mut Vec<Block>) {
             let range = |min: f64, max: f64| format!("{} - {}", Unit::Count.format(min), Unit::Count.format(max));
             let micros = |us: Option<f64>| us.map_or_else(String::new, |us| time(us * 1e3));
             table.row([
-                phase.phase.clone(),
+                phase.title(),
                 format!("{} x {} x {}", phase.procs, phase.clients, phase.depth),
                 phase.repetitions.to_string(),
                 Unit::Count.format(ops.median),

@@ -15,7 +15,7 @@ pub(super) fn verdict(run: &Run, several: bool, blocks: &mut Vec<Block>) {
     }
     for phase in &run.results.phases {
         let reached = phase.ratio_to_ceiling.map(|ratio| format!(", {} of its ceiling", Unit::Share.format(ratio.median)));
-        said.push(format!("{}: {}{}.", phase.phase, per_second(phase.ops_per_s.median), reached.unwrap_or_default()));
+        said.push(format!("{}: {}{}.", phase.title(), per_second(phase.ops_per_s.median), reached.unwrap_or_default()));
     }
     if !said.is_empty() {
         section(blocks, titled("Verdict", run, several));

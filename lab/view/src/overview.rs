@@ -20,7 +20,7 @@ fn one(number: usize, run: &Run) -> Value {
     let (clients, servers) = run.clients_and_servers();
     let phases = run.results.phases.iter().map(|phase| {
         json!({
-            "phase": phase.phase, "procs": phase.procs, "clients": phase.clients, "repetitions": phase.repetitions,
+            "phase": phase.title(), "procs": phase.procs, "clients": phase.clients, "repetitions": phase.repetitions,
             "ops_per_s": phase.ops_per_s, "mib_per_s": phase.mib_per_s, "latency_us": phase.latency_us,
             "ceiling": phase.ceiling, "ratio_to_ceiling": phase.ratio_to_ceiling,
         })
