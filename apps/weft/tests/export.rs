@@ -62,6 +62,14 @@ fn every_format_is_written_and_a_selection_is_smaller() {
     assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
     let states = export(traces.path(), "hdtrace", &at("run.proj"), &[]);
     assert!(first_number(&states) > 1_000 && at("run.proj").exists(), "{states}");
+    // A file of a project that is cut takes the project with it, and it says so.
+    let is_trace = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "trc");
+    let trace = fs::read_dir(traces.path()).unwrap().map(|entry| entry.unwrap().path()).find(is_trace).unwrap();
+    let bytes = fs::read(&trace).unwrap();
+    fs::write(&trace, &bytes[..bytes.len() / 2]).unwrap();
+    let refused = weft().arg("explain").arg(at("run.proj")).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains(".trc: line ") && said.contains(": this project is left out"), "{said}");
     let unknown = weft().arg("export").arg(traces.path()).args(["--format", "csv", "--events", "nothing.*", "-o", "/dev/null"]).output();
     assert!(!unknown.unwrap().status.success());
 }

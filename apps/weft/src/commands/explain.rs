@@ -132,12 +132,15 @@ impl Args {
         let read_all: Vec<Mutex<Option<Result<Vec<TraceFile>>>>> = files.iter().map(|_| Mutex::default()).collect();
         at_once(files.len(), &|number| {
             let (file, content) = &files[number];
-            let read = traces::read(file, *content, |_| {}).map_err(|reason| anyhow!("{}: {reason}", file.display()));
+            // A project goes as a whole, although one of its files is at fault.
+            let what = if matches!(content, Content::HdTrace) { "project" } else { "file" };
+            let read =
+                traces::read(file, *content, |_| {}).map_err(|reason| anyhow!("{}: {reason}: this {what} is left out", file.display()));
             *read_all[number].lock().unwrap_or_else(PoisonError::into_inner) = Some(read);
         });
         let read_all = read_all.into_iter().filter_map(|read| read.into_inner().unwrap_or_else(PoisonError::into_inner));
         let (sound, damaged): (Vec<_>, Vec<_>) = read_all.partition(Result::is_ok);
-        let damaged = damaged.into_iter().filter_map(Result::err).map(|error| format!("{error:#}: this file is left out"));
+        let damaged = damaged.into_iter().filter_map(Result::err).map(|error| format!("{error:#}"));
         noted.problems.extend(damaged);
         if sound.is_empty() {
             bail!("{}", noted.problems.join("; "));
