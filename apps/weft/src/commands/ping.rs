@@ -11,6 +11,9 @@ use weft_host::named::NamedFs;
 use weft_host::output::{Table, print_as};
 use weft_wire::ops::ServerInfo;
 
+/// The engine that keeps nothing: each of its starts has a random number.
+const MEMORY: &str = "memory";
+
 /// Check that every server answers and that they are one file system
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  weft ping ~/fs\n  weft ping weft://node1:7000/demo --timeout 5 --key-file key")]
@@ -90,7 +93,9 @@ fn report(map: &ClusterMap, answers: Vec<(ServerEntry, Result<ServerInfo, String
                     owners.push(entry.name.clone());
                 }
                 row.owns_root = info.owns_root;
-                (row.state, row.engine, row.durability, row.boot) = (info.state, info.engine, info.durability, info.boot);
+                // A server that keeps nothing promises nothing, whatever it was told to.
+                let durability = if info.engine == MEMORY { "none".to_string() } else { info.durability };
+                (row.state, row.engine, row.durability, row.boot) = (info.state, info.engine, durability, info.boot);
             }
         }
         servers.push(row);
@@ -107,7 +112,8 @@ fn report(map: &ClusterMap, answers: Vec<(ServerEntry, Result<ServerInfo, String
 fn text(report: &Report) -> String {
     let mut table = Table::new(&["server", "role", "address", "state", "engine", "durability", ">starts", "root"]);
     for row in &report.servers {
-        let starts = if row.answers { row.boot.to_string() } else { String::new() };
+        let counts_starts = row.answers && row.engine != MEMORY;
+        let starts = if counts_starts { row.boot.to_string() } else { String::new() };
         let root = if row.owns_root { "owner" } else { "" };
         let (engine, durability) = (row.engine.clone(), row.durability.clone());
         table.row(vec![
@@ -175,6 +181,14 @@ mod tests {
         let report = judge(vec![Ok(info(ServerId(0), true)), Ok(info(ServerId(1), false)), Ok(info(ServerId::data(0), false))]);
         assert!(report.ok, "{:?}", report.problems);
         assert_eq!(report.root_owner.as_deref(), Some("meta0"));
+    }
+
+    #[test]
+    fn servers_that_keep_nothing_promise_nothing_and_count_no_starts() {
+        let memory = |id| Ok(ServerInfo { engine: "memory".into(), boot: 621_850_320, ..info(id, id == ServerId(0)) });
+        let report = judge(vec![memory(ServerId(0)), Ok(info(ServerId(1), false)), memory(ServerId::data(0))]);
+        assert_eq!(report.servers.iter().map(|row| row.durability.as_str()).collect::<Vec<_>>(), ["none", "batch", "none"]);
+        assert!(!text(&report).contains("621850320"), "{}", text(&report));
     }
 
     #[test]
