@@ -165,6 +165,7 @@ fn plans_that_make_no_sense_name_file_line_and_key() {
     for (set, words) in [
         (["clients=200", FEW].as_slice(), "clients: the model of Spectrum Scale has 1 to 128 clients"),
         (&["scale.directory_block=100", FEW], "scale.directory_block: a directory block of 100 bytes"),
+        (&["scale.block=0", FEW], "scale.block: a directory block of 0 bytes"),
         (&["scale.inode_limit=1000", FEW], "scale.inode_limit: 1000 inodes are too few"),
         (&["scale.tokens=3"], "scale.tokens: no such key"),
         (&["ties=random"], "ties: "),

@@ -170,7 +170,9 @@ impl ScaleConfig {
         let entry = self.entry_bytes(creates.clients * creates.processes, creates.files);
         if self.block_bytes() < 4 * u64::from(entry) {
             let problem = format!("a directory block of {} bytes has no room for four entries of {entry} bytes", self.block_bytes());
-            return Some(("directory_block", problem));
+            let rules = &self.directory;
+            let smaller = if rules.block_bytes < rules.directory_block_bytes { "block" } else { "directory_block" };
+            return Some((smaller, problem));
         }
         if self.storage.log_bytes < 2 * self.storage.record_bytes.max(1) {
             return Some(("log", format!("{} bytes have no room for two creates", self.storage.log_bytes)));
