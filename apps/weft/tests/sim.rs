@@ -115,6 +115,19 @@ fn errors_in_a_plan_name_line_and_key() {
 }
 
 #[test]
+fn a_key_that_the_simulated_system_does_not_read_is_told() {
+    let told = |set: &str| {
+        let output = run(&plan("", ""), &["--set", set]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    let said = told("weft.engine=db,dbpf");
+    assert!(said.contains("weft.engine changes nothing here: ") && said.contains("simulates the system model"), "{said}");
+    assert_eq!(told("server.cache_layer=none"), "");
+    assert_eq!(told("disk.rpm=7200,15000"), "");
+}
+
+#[test]
 fn a_profile_has_places_too() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::fs::create_dir_all(folder.path().join("lab/profiles")).expect("writable");

@@ -35,6 +35,47 @@ enum System {
     Dnfsp,
 }
 
+/// Sections of a plan, and the systems that they are for; other sections are for all.
+const SECTIONS: [(&str, &[&str]); 8] = [
+    ("disk", &["model", "weft"]),
+    ("server", &["model", "weft"]),
+    ("node", &["model"]),
+    ("weft", &["weft"]),
+    ("process", &["weft"]),
+    ("scale", &["scale"]),
+    ("scale_tasks", &["scale"]),
+    ("dnfsp", &["dnfsp"]),
+];
+
+impl Case {
+    /// The name of the system in a plan.
+    pub fn system(&self) -> &'static str {
+        match self {
+            Case::Model { .. } => "model",
+            Case::Weft(_) => "weft",
+            Case::Scale(_) => "scale",
+            Case::Dnfsp(_) => "dnfsp",
+        }
+    }
+}
+
+/// Says of keys (with their tables before them) which none of these systems reads: another value of
+/// one changes nothing.
+pub fn unread<'k>(keys: impl Iterator<Item = &'k str>, systems: &[&str]) -> Vec<String> {
+    let mut said: Vec<String> = Vec::new();
+    for key in keys {
+        let section = key.split('.').next().unwrap_or_default();
+        let readers = SECTIONS.iter().find(|(name, _)| *name == section).map(|(_, readers)| *readers);
+        let Some(readers) = readers.filter(|readers| !readers.iter().any(|reader| systems.contains(reader))) else { continue };
+        let (systems, readers) = (systems.join(", "), readers.join(" or "));
+        let sentence = format!("{key} changes nothing here: the plan simulates the system {systems}, and [{section}] is for {readers}");
+        if !said.contains(&sentence) {
+            said.push(sentence);
+        }
+    }
+    said
+}
+
 const SYSTEMS: [(&str, System); 4] = [("model", System::Model), ("weft", System::Weft), ("scale", System::Scale), ("dnfsp", System::Dnfsp)];
 
 /// Reads a case of a plan.
@@ -96,5 +137,17 @@ fn check_machines(root: &Table<'_>) -> Result<()> {
         (false, false) => Err(root.error("cluster_model", "a plan has a profile or a cluster model, not both")),
         (true, true) => Err(root.error("profile", "is missing: the name of a machine profile, such as \"pvs-2009\"")),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_no_system_of_a_plan_reads_are_told_once() {
+        let said = unread(["disk.rpm", "disk.rpm", "dnfsp.meta_servers", "clients"].into_iter(), &["dnfsp"]);
+        assert_eq!(said, ["disk.rpm changes nothing here: the plan simulates the system dnfsp, and [disk] is for model or weft"]);
+        assert!(unread(["disk.rpm", "dnfsp.meta_servers"].into_iter(), &["dnfsp", "weft"]).is_empty());
     }
 }

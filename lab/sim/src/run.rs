@@ -1,5 +1,6 @@
 //! `weft sim run`: simulates every case of a plan.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -7,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Map, Value, json};
 use weft_charts::csv_line;
-use weft_host::output::{Table, print, print_json};
+use weft_host::output::{Table, print, print_json, tell};
 use weft_model::TieOrder;
 use weft_piosim::report::ServerReport;
 use weft_piosim::{ClusterConfig, Placed, Recording, Report, Simulation};
@@ -64,7 +65,18 @@ pub struct Args {
 impl Args {
     pub fn run(self, lab: &Lab, threads: usize) -> Result<ExitCode> {
         self.plot.as_deref().map(picture::check).transpose()?;
-        let cases = lab.plan(&self.plan, &self.set, self.seed)?.cases(case::read)?;
+        let systems = RefCell::new(Vec::new());
+        let cases = lab.plan(&self.plan, &self.set, self.seed)?.cases(|plan, choices| {
+            let case = case::read(plan, choices)?;
+            let (mut systems, system) = (systems.borrow_mut(), case.system());
+            if !systems.contains(&system) {
+                systems.push(system);
+            }
+            Ok(case)
+        })?;
+        let told = self.set.iter().filter_map(|words| Some(words.split_once('=')?.0));
+        let listed = cases.iter().flat_map(|case| &case.parameters).map(|(key, _)| key.as_str());
+        case::unread(told.chain(listed), &systems.into_inner()).iter().for_each(|sentence| tell(sentence));
         if let Some(folder) = &self.trace {
             std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         }
