@@ -9,6 +9,8 @@ use crate::results::Ceiling;
 use crate::run::Run;
 
 const MIB: f64 = (1u64 << 20) as f64;
+/// Bytes from which on a block is a large request.
+pub const LARGE: f64 = MIB;
 /// A fact that a person may type in: its name, what it is, how many of its units make the unit of
 /// [`Facts`], and where it stands there.
 type Typed = (&'static str, &'static str, f64, fn(&mut Facts) -> &mut Option<f64>);
@@ -186,7 +188,7 @@ pub fn chart(run: &Run, facts: &Facts, which: &str, clients_max: u64, width: u32
                 bound(0, format!("network: min(c, {}) × {}", known(facts.data), rate(facts.net_bytes_s)), &at, |c| facts.large_network(c)),
                 bound(1, format!("disks: {} × {}", known(facts.data), rate(facts.disk_bytes_s)), &at, |_| facts.large_disk()),
             ];
-            let large = blocks(run).into_iter().filter(|point| point.at >= MIB);
+            let large = blocks(run).into_iter().filter(|point| point.at >= LARGE);
             let large = dots(&large.map(|point| Point { at: point.clients, ..point }).collect::<Vec<_>>());
             let x = Axis::linear("clients", Unit::Count);
             over(

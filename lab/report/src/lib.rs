@@ -397,8 +397,10 @@ fn bounds(run: &Run, rows: &[Ceiling], hardware: &str, blocks: &mut Vec<Block>) 
         known.row([fact["title"].as_str().unwrap_or_default().to_string(), value]);
     }
     blocks.push(Block::Table(known));
-    for which in ["create", "small"] {
-        if measured.iter().any(|row| row["kind"] == if which == "create" { "creates" } else { "streams" }) {
+    let is_large = |row: &serde_json::Value| row["at"].as_f64() >= Some(limits::LARGE);
+    for which in ["create", "large", "small"] {
+        let kind = if which == "create" { "creates" } else { "streams" };
+        if measured.iter().any(|row| row["kind"] == kind && (which != "large" || is_large(row))) {
             let chart = limits::chart(run, &facts, which, 64, 960);
             blocks.push(Block::Picture(chart.svg(), chart.table()));
         }

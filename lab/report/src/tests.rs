@@ -51,6 +51,22 @@ fn a_report_about_two_runs_holds_all_its_sections_and_nothing_from_outside() {
 }
 
 #[test]
+fn bounds_have_a_picture_of_large_requests_where_some_were_measured() {
+    let pictures = |block: u64| -> Vec<String> {
+        let mut results = Results::default();
+        let spread = r#"{"median":300.0,"min":290.0,"max":310.0}"#;
+        let phase = format!(r#"[{{"phase":"write","procs":4,"block_bytes":{block},"ops_per_s":{spread},"mib_per_s":{spread}}}]"#);
+        results.add_json(phase.as_bytes()).unwrap();
+        let run = Run::of("bench", weft_trace::merge::merge(Vec::new()), Vec::new(), results);
+        let document = report(&[&run], &[], "2006");
+        let title = |block: &Block| if let Block::Picture(_, table) = block { Some(table.title.clone()) } else { None };
+        document.blocks.iter().filter_map(title).collect()
+    };
+    assert_eq!(pictures(1 << 20), ["Large requests", "One client, by size of a block"]);
+    assert_eq!(pictures(1 << 10), ["One client, by size of a block"]);
+}
+
+#[test]
 fn the_median_of_several_values() {
     assert_eq!((spread(&[3.0, 1.0, 2.0]), spread(&[4.0, 1.0]), spread(&[])), (Some((2.0, 1.0, 3.0)), Some((2.5, 1.0, 4.0)), None));
 }
