@@ -60,6 +60,10 @@ impl ImportError {
     }
 }
 
+/// Other projects hold spans of clients and servers, not the calls that ranks made.
+const NO_RANKS: &str = "the topology has no level named Rank: only runs of MPI programs can be simulated again, such as `weft trace mpi` \
+                        records them; what `weft export` wrote is for viewers";
+
 /// An application made from traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
@@ -78,7 +82,7 @@ pub struct Imported {
 /// there twice.
 pub fn rank_traces(project: &Project, stem: &str) -> Result<Vec<String>, ImportError> {
     let level = project.levels.iter().position(|level| level == "Rank");
-    let level = level.ok_or_else(|| ImportError::project("the topology has no level named Rank"))?;
+    let level = level.ok_or_else(|| ImportError::project(NO_RANKS))?;
     let mut traces: BTreeMap<Rank, Vec<&str>> = BTreeMap::new();
     for path in topology_paths(project) {
         let Some(name) = path.get(level) else { continue };
