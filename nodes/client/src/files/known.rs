@@ -10,13 +10,14 @@
 //! * before this client has heard a notice about the file (whoever removes it waits for that);
 //! * before this client itself removes a name that may lead to it.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, FileKind, Handle, MODE_INLINE, READ, SECOND, ServerId, WRITE};
+use weft_base::{Attr, Credentials, FileKind, Handle, MODE_INLINE, READ, SECOND, ServerId, Status, WRITE};
 use weft_call::run_window;
-use weft_rt::Runtime;
+use weft_rt::{Either, Runtime, race};
 use weft_wire::Rights;
 use weft_wire::ops::{Judged, LeaseNotice};
 
@@ -121,7 +122,12 @@ impl<R: Runtime> Client<R> {
     }
 
     pub(super) async fn announce_inode(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
-        let _passage = self.enter(inode).await;
+        // Inside may be a close that waits until somebody has heard a notice, and that may be who
+        // announces here before it says that it has.
+        let entered = pin!(self.enter(inode));
+        let Either::First(_passage) = race(entered, self.rt().sleep_until(flow.deadline)).await else {
+            return Err(flow.error(Status::TimedOut));
+        };
         if inode.is_unannounced() { self.renew_inside(flow, inode, None).await } else { Ok(()) }
     }
 

@@ -36,3 +36,10 @@ fn a_restarted_server_hears_of_files_that_were_opened_without_it() {
 fn who_delays_writes_may_say_so_before_it_has_told_a_restarted_server() {
     run(18_927);
 }
+
+/// A client that heard a notice waited for a close of its own before it said so, and that close
+/// waited at the server for this word: the client counted as silent, and lost what it had kept.
+#[test]
+fn who_hears_a_notice_does_not_wait_for_a_close_that_waits_for_it() {
+    run(23_451);
+}
