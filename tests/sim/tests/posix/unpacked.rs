@@ -176,8 +176,8 @@ fn the_last_change_of_a_directory_says_its_time() {
     }
 }
 
-/// Each first file of many directories was answered with handles, and the server forgot the first of
-/// them: what was made with those was lost after it was closed.
+/// Each first file of many directories was answered with handles, and the server forgot the first
+/// of them: what was made with those was lost after it was closed.
 #[test]
 fn the_first_files_of_many_directories_may_be_made_at_once() {
     let world = world();
