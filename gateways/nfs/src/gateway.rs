@@ -177,6 +177,12 @@ impl<R: Runtime> Nfs<R> {
         if attr.nlink == 0 { Err(NfsStatus::STALE.into()) } else { Ok(attr) }
     }
 
+    /// The same, exact. A client that appends writes where these say that the file ends.
+    pub(crate) async fn seen_exactly(&self, handle: Handle) -> Result<Attr, Failure> {
+        let attr = self.posix.see_exactly(handle).await?;
+        if attr.nlink == 0 { Err(NfsStatus::STALE.into()) } else { Ok(attr) }
+    }
+
     /// Attributes for those who may want them: exact, or none.
     pub(crate) async fn seen_after(&self, handle: Handle) -> Option<Attr> {
         self.posix.see(handle).await.ok().filter(|seen| seen.is_exact).map(|seen| seen.attr)

@@ -40,8 +40,8 @@ pub struct Seals {
 }
 
 impl Seals {
-    /// For a file system and the key by which the gateway uses it; without one, everybody who
-    /// reaches its servers can do as he likes anyhow.
+    /// For a file system and the key by which the gateway uses it. Without one anybody can make
+    /// handles: then everything must be exported to whoever reaches the gateway.
     pub fn new(fs_id: FsId, key: Option<ClusterKey>) -> Seals {
         Seals { fs_id, key: key.unwrap_or(ClusterKey([0; 32])) }
     }

@@ -24,6 +24,17 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         }
     }
 
+    /// [`Posix::see`], exact: data servers that do not answer are waited for.
+    ///
+    /// # Errors
+    /// As [`Posix::see`].
+    pub async fn see_exactly(&self, handle: Handle) -> Result<Attr> {
+        match self.see(handle).await? {
+            Seen { attr, is_exact: true } => Ok(attr),
+            Seen { is_exact: false, .. } => self.noted(self.client.getattr(handle).await),
+        }
+    }
+
     /// The object that a name leads to.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use crate::xdr::{Reader, Writer};
 impl<R: Runtime> Nfs<R> {
     pub(super) async fn getattr(&self, caller: &Caller, mut arguments: Reader, out: &mut Writer) -> Result<(), Failure> {
         let object = self.object(caller, &mut arguments)?;
-        put_attr(out, &self.seen(object.handle).await?, self.fs_id);
+        put_attr(out, &self.seen_exactly(object.handle).await?, self.fs_id);
         Ok(())
     }
 
@@ -21,7 +21,7 @@ impl<R: Runtime> Nfs<R> {
         let change = read_change(&mut arguments)?;
         let guard = arguments.option(read_time)?;
         object.may_change()?;
-        let before = self.seen(object.handle).await?;
+        let before = self.seen_exactly(object.handle).await?;
         if guard.is_some_and(|guard| nfs_time(guard) != nfs_time(before.ctime)) {
             return Err(NfsStatus::NOT_SYNC.into());
         }
@@ -50,7 +50,8 @@ impl<R: Runtime> Nfs<R> {
         let object = self.object(caller, &mut arguments)?;
         let asked = arguments.u32()?;
         let attr = self.seen(object.handle).await?;
-        put_attr_after(out, Some(&attr), self.fs_id);
+        let exact = if attr.kind == FileKind::File { self.seen_after(object.handle).await } else { Some(attr) };
+        put_attr_after(out, exact.as_ref(), self.fs_id);
         out.u32(asked & self.allowed(&object, &attr).await?);
         Ok(())
     }

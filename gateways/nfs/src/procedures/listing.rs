@@ -71,20 +71,21 @@ impl<R: Runtime> Nfs<R> {
         out.fixed(&self.cookie_verifier());
         let begin = out.0.len();
         let mut entries = Entries { wanted, bytes: AROUND_BYTES, names: 0, whole: begin, last: cookie, is_full: false };
-        // What is above the root of an export is not shown.
-        let above = if dir.handle == dir.root { dir.root } else { page.parent };
-        for (at, name, handle) in [(COOKIE_SELF, b".".as_slice(), dir.handle), (COOKIE_PARENT, b"..", above)] {
-            let attr = (handle == dir.handle).then_some(&attr);
-            if cookie < at && !entries.is_full {
-                self.put_entry(out, &mut entries, dir.root, (name, handle, at), attr);
-            }
+        if cookie < COOKIE_SELF {
+            self.put_entry(out, &mut entries, dir.root, (b".", Some(dir.handle), COOKIE_SELF), (dir.handle, Some(&attr)));
+        }
+        if cookie < COOKIE_PARENT && !entries.is_full {
+            // What is above the root of an export, or was moved out of it, is not shown.
+            let above = if page.parent == dir.root { Some(dir.root) } else { self.above(dir).await.ok() };
+            let attr = (above == Some(dir.handle)).then_some(&attr);
+            self.put_entry(out, &mut entries, dir.root, (b"..", above, COOKIE_PARENT), (above.unwrap_or(dir.handle), attr));
         }
         for DirItem { name, handle, cookie, attr, is_exact, .. } in &page.entries {
             if entries.is_full {
                 break;
             }
             let attr = attr.as_ref().filter(|_| *is_exact);
-            self.put_entry(out, &mut entries, dir.root, (name, *handle, *cookie), attr);
+            self.put_entry(out, &mut entries, dir.root, (name, Some(*handle), *cookie), (*handle, attr));
         }
         if entries.is_full {
             // The cookie of a group of names leads behind all of them: half a group is none.
@@ -97,9 +98,16 @@ impl<R: Runtime> Nfs<R> {
         Ok(())
     }
 
-    /// Writes an entry if there is room for it.
-    fn put_entry(&self, out: &mut Writer, entries: &mut Entries, root: Handle, entry: (&[u8], Handle, u64), attr: Option<&Attr>) {
-        let (name, handle, cookie) = entry;
+    /// Writes an entry if there is room for it: its name, the handle that is given of it, if any,
+    /// and its cookie; its number and attributes.
+    fn put_entry(
+        &self,
+        out: &mut Writer,
+        entries: &mut Entries,
+        root: Handle,
+        (name, given, cookie): (&[u8], Option<Handle>, u64),
+        (number, attr): (Handle, Option<&Attr>),
+    ) {
         let names = 24 + name.len() + padding(name.len());
         let plus = if entries.wanted.with_attrs { 4 + attr.map_or(0, |_| ATTR_BYTES) + 8 + HANDLE_BYTES } else { 0 };
         if cookie != entries.last {
@@ -112,11 +120,13 @@ impl<R: Runtime> Nfs<R> {
             return;
         }
         entries.last = cookie;
-        out.bool(true).u64(handle.0).opaque(name).u64(cookie);
+        out.bool(true).u64(number.0).opaque(name).u64(cookie);
         if entries.wanted.with_attrs {
             put_attr_after(out, attr, self.fs_id);
-            out.bool(true);
-            self.put_handle(out, root, handle);
+            out.bool(given.is_some());
+            if let Some(handle) = given {
+                self.put_handle(out, root, handle);
+            }
         }
     }
 }

@@ -163,4 +163,6 @@ fn a_subtree_shows_nothing_beside_itself() {
     // Moved out of it, a directory has nothing above.
     root.rename((&data, "deep"), (&top, "deep")).unwrap();
     assert_eq!(user.lookup(&deep, ".."), Err(NfsStatus::STALE.0));
+    let parents: Vec<_> = user.list(&deep, 4000, true).unwrap().0.into_iter().filter(|(name, _)| name == "..").collect();
+    assert!(parents.len() == 1 && parents[0].1.is_none(), "nor a handle of what is above: {parents:?}");
 }
