@@ -3,7 +3,7 @@
 
 use weft_base::{Credentials, DataTime, Status, StripeIndex};
 use weft_call::run_window;
-use weft_layout::{Distribution, FileRange, LocalRange, file_end, local_bytes};
+use weft_layout::{Distribution, FILE_BYTES_MAX, FileRange, LocalRange, file_end, local_bytes};
 use weft_rt::Runtime;
 use weft_wire::ops::{ObjectAllocateRequest, ObjectPunchRequest, SetTime};
 use weft_wire::{BULK_BYTES_MAX, Rights};
@@ -34,6 +34,9 @@ impl<R: Runtime> Client<R> {
         if !file.rights().contains(Rights::WRITE) {
             return Err(flow.error(Status::AccessDenied));
         }
+        // Where no file reaches is nothing to be given back.
+        let within = FILE_BYTES_MAX.saturating_sub(offset);
+        let bytes = if how == Fallocate::Punch { bytes.min(within) } else { bytes };
         let end = file_end(offset, bytes).map_err(|status| flow.error(status))?;
         self.settle_delayed(flow, file.inode()).await?;
         if how == Fallocate::Punch {
