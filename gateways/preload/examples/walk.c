@@ -303,6 +303,32 @@ static void processes(void)
         _exit(0);
     }
     CHECK(ended_well(child) && write(fd, "parent", 6) == 6 && holds("p", "parent child parent"));
+    /* Processes that write, and read, with one description at the same time get different places. */
+    int shared = open("shared", O_CREAT | O_RDWR, 0644);
+    pid_t all[4];
+    for (int at = 0; at < 4; at++) {
+        if ((all[at] = fork()) == 0) {
+            for (int line = 0; line < 50; line++)
+                CHECK(write(shared, "line\n", 5) == 5);
+            _exit(0);
+        }
+    }
+    for (int at = 0; at < 4; at++)
+        CHECK(ended_well(all[at]));
+    CHECK(lseek(shared, 0, SEEK_CUR) == 1000 && lseek(shared, 0, SEEK_END) == 1000);
+    CHECK(lseek(shared, 0, SEEK_SET) == 0 && pipe(pipes) == 0);
+    for (int at = 0; at < 4; at++) {
+        if ((all[at] = fork()) == 0) {
+            while (read(shared, text, 5) == 5)
+                CHECK(!memcmp(text, "line\n", 5) && write(pipes[1], ".", 1) == 1);
+            _exit(0);
+        }
+    }
+    for (int at = 0; at < 4; at++)
+        CHECK(ended_well(all[at]));
+    CHECK(read(pipes[0], text, sizeof text) == 200 && lseek(shared, 0, SEEK_CUR) == 1000);
+    CHECK(read(shared, text, 5) == 0 && lseek(shared, 0, SEEK_CUR) == 1000);
+    CHECK(close(shared) == 0 && close(pipes[0]) == 0 && close(pipes[1]) == 0);
     /* A program that is started goes on in the descriptor, at its offset. */
     snprintf(text, sizeof text, "%d", fd);
     child = fork();

@@ -70,6 +70,25 @@ enum Where {
     Moving,
 }
 
+/// Moves bytes at the offset of a description. The offset moves on before they do, in one step of
+/// the kernel, so that other processes with the same description get other places; what was not
+/// moved is given back.
+fn moving(fd: c_int, bytes: usize, work: impl FnOnce(u64) -> Outcome<usize>) -> Outcome<usize> {
+    let from = match reserve::seek(fd, bytes as i64, libc::SEEK_CUR) {
+        Ok(end) => end - bytes as u64,
+        // There is no such place; the work says so in its own words.
+        Err(Errno(libc::EINVAL)) => return work(reserve::offset(fd)?),
+        Err(why) => return Err(why),
+    };
+    let outcome = work(from);
+    let left = bytes - outcome.as_ref().map_or(0, |done| *done);
+    if left > 0 {
+        // Fails only if somebody has moved the offset to before that.
+        let _ = reserve::seek(fd, -(left as i64), libc::SEEK_CUR);
+    }
+    outcome
+}
+
 fn read(fd: c_int, buffers: &mut [&mut [u8]], at: Where) -> Outcome<ssize_t> {
     let open = table::get(fd)?;
     let file = open.file()?;
@@ -80,9 +99,8 @@ fn read(fd: c_int, buffers: &mut [&mut [u8]], at: Where) -> Outcome<ssize_t> {
         Where::Given(..0) => return fail(libc::EINVAL),
         Where::Given(offset) => read_at(&open, &file.share(), buffers, offset as u64)?,
         Where::Moving => {
-            let done = read_at(&open, file.at(), buffers, reserve::offset(fd)?)?;
-            reserve::seek(fd, done as i64, libc::SEEK_CUR)?;
-            done
+            let wanted = buffers.iter().map(|buffer| buffer.len()).sum::<usize>().min(BYTES_MAX);
+            moving(fd, wanted, |from| read_at(&open, file.at(), buffers, from))?
         }
     };
     Ok(done as ssize_t)
@@ -97,13 +115,14 @@ fn write(fd: c_int, buffers: Vec<&[u8]>, at: Where) -> Outcome<ssize_t> {
     let done = match at {
         Where::Given(..0) => return fail(libc::EINVAL),
         Where::Given(offset) => write_at(&open, &file.share(), buffers, offset as u64)?,
-        Where::Moving => {
+        Where::Moving if open.write_how().append => {
             let done = write_at(&open, file.at(), buffers, reserve::offset(fd)?)?;
-            match open.write_how().append {
-                true => reserve::seek(fd, size(&open, file.at())? as i64, libc::SEEK_SET)?,
-                false => reserve::seek(fd, done as i64, libc::SEEK_CUR)?,
-            };
+            reserve::seek(fd, size(&open, file.at())? as i64, libc::SEEK_SET)?;
             done
+        }
+        Where::Moving => {
+            let bytes = buffers.iter().map(|buffer| buffer.len()).sum::<usize>();
+            moving(fd, bytes, |from| write_at(&open, file.at(), buffers, from))?
         }
     };
     Ok(done as ssize_t)
