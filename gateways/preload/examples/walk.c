@@ -17,6 +17,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -414,6 +415,16 @@ static void memory(void)
         CHECK(mmap(NULL, 6, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED && errno == ENODEV);
     off_t at = 2;
     CHECK(sendfile(out, fd, &at, 100) == 4 && at == 6 && holds("m2", "pped") && lseek(fd, 0, SEEK_CUR) == 0);
+    /* What a target does not take is not passed over. */
+    static char zeros[1 << 20];
+    int sockets[2], much = open("much", O_CREAT | O_RDWR, 0644);
+    CHECK(write(much, zeros, sizeof zeros) == sizeof zeros && lseek(much, 0, SEEK_SET) == 0);
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, sockets) == 0);
+    ssize_t sent = 0, part;
+    while ((part = sendfile(sockets[0], much, NULL, sizeof zeros)) > 0)
+        sent += part;
+    CHECK(errno == EAGAIN && sent < (ssize_t)sizeof zeros && lseek(much, 0, SEEK_CUR) == sent);
+    CHECK(close(sockets[0]) == 0 && close(sockets[1]) == 0 && close(much) == 0);
     if (is_weft)
         FAILS(copy_file_range(fd, NULL, out, NULL, 1, 0), EXDEV);
     CHECK(close(fd) == 0 && close(out) == 0);

@@ -7,7 +7,7 @@ use weft_base::{FileKind, Payload};
 use weft_client::{Fallocate, SeekFor};
 use weft_rt::Bulk;
 
-use crate::border::{Errno, Outcome, border, border_errno, calls, fail, memory, memory_mut};
+use crate::border::{Errno, Outcome, border, border_errno, calls, errno, fail, memory, memory_mut, set_errno};
 use crate::table::{At, Open};
 use crate::{real, reserve, table};
 
@@ -242,6 +242,11 @@ unsafe fn copy(out: c_int, from: c_int, offset: *mut off_t, bytes: size_t) -> ss
         };
         let put = if got > 0 { write_call(out, buffer.as_ptr().cast(), got as usize) } else { got };
         if put <= 0 {
+            if got > 0 && offset.is_null() {
+                let why = errno();
+                lseek(from, -(got as off_t), libc::SEEK_CUR);
+                set_errno(why);
+            }
             return if done > 0 { done as ssize_t } else { put };
         }
         if offset.is_null() {
