@@ -41,13 +41,28 @@ extern "C" fn in_child() {
     }
 }
 
+unsafe extern "C" {
+    fn at_quick_exit(handler: extern "C" fn()) -> c_int;
+}
+
+/// At the end of `quick_exit`, which writes out no streams.
+extern "C" fn end_quickly() {
+    if !is_inside() {
+        quietly(session::leave);
+    }
+}
+
 /// Before the program begins.
 extern "C" fn begin() {
     if session::prefix().is_none() {
         return;
     }
     // SAFETY: the handlers are there as long as this library is.
-    unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
+    unsafe {
+        libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
+        // What is registered first is done last.
+        at_quick_exit(end_quickly);
+    }
     quietly(handing::take_over);
 }
 
