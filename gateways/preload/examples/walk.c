@@ -355,6 +355,8 @@ static void processes(void)
     char *cat[] = {"cat", NULL};
     CHECK(posix_spawnp(&child, "cat", &actions, NULL, cat, environ) == 0 && ended_well(child) && holds("spawned", where));
     CHECK(posix_spawn(&child, "/no/such/program", &actions, NULL, cat, environ) == ENOENT);
+    posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+    CHECK(posix_spawn(&child, "/no/such/program", &actions, NULL, cat, environ) == ENOENT);
     posix_spawn_file_actions_destroy(&actions);
     /* A descriptor that is to be closed is not handed on. */
     CHECK(fcntl(fd, F_SETFD, FD_CLOEXEC) == 0);

@@ -70,8 +70,8 @@ unsafe fn concerns_weft(path: *const c_char, given: *const posix_spawn_file_acti
     session::prefix().is_some() && (handing::is_needed() || is_path(path) || actions(given).iter().any(is_action))
 }
 
-/// Does one thing; false with `errno` if it cannot be done.
-unsafe fn act(action: &Action) -> bool {
+/// Does one thing; false with `errno` if it cannot be done. `kept` stays open.
+unsafe fn act(action: &Action, kept: c_int) -> bool {
     let with = &action.with;
     match action.kind {
         CLOSE => {
@@ -96,7 +96,9 @@ unsafe fn act(action: &Action) -> bool {
         CHDIR => cwd::chdir(with.path) == 0,
         FCHDIR => cwd::fchdir(with.one) == 0,
         CLOSE_FROM => {
-            opening::close_range(with.one as c_uint, c_uint::MAX, 0);
+            let (first, kept) = (with.one as c_uint, kept as c_uint);
+            opening::close_range(first, kept - 1, 0);
+            opening::close_range(first.max(kept + 1), c_uint::MAX, 0);
             true
         }
         _ => {
@@ -160,7 +162,7 @@ unsafe fn spawn(
     let high = libc::fcntl(pipe[1], libc::F_DUPFD_CLOEXEC, 255);
     let child = if high < 0 { -1 } else { libc::fork() };
     if child == 0 {
-        let is_ready = (attr.is_null() || apply(attr)) && actions(given).iter().all(|action| act(action));
+        let is_ready = (attr.is_null() || apply(attr)) && actions(given).iter().all(|action| act(action, high));
         if is_ready {
             run(path);
         }
