@@ -268,6 +268,8 @@ static void streams(void)
     rewind(file);
     CHECK(fgetc(file) == 'o' && ungetc('O', file) == 'O' && fgets(line, 9, file) && !strcmp(line, "One\n") && fclose(file) == 0);
     CHECK(!fopen("s", "wx") && errno == EEXIST && !fopen("nothing", "r") && errno == ENOENT && !fopen("s", "q") && errno == EINVAL);
+    if (is_weft) /* nothing is written in another encoding than the program asked for */
+        CHECK(!fopen("s", "w,ccs=UTF-8") && errno == EINVAL && holds("s", "one\nTWO\nthree\nfour\n"));
     int fd = open("s", O_RDWR);
     CHECK((file = fdopen(fd, "r+")) && fgets(line, sizeof line, file) && fclose(file) == 0 && fcntl(fd, F_GETFD) == -1);
     /* More than a buffer, and a buffer of one's own. */

@@ -18,7 +18,12 @@ fn flags_of(mode: &[u8]) -> Outcome<c_int> {
         Some(b'a') => (libc::O_WRONLY, libc::O_CREAT | libc::O_APPEND),
         _ => return fail(libc::EINVAL),
     };
-    let rest = mode[1..].split(|byte| *byte == b',').next().unwrap_or_default();
+    let mut parts = mode[1..].split(|byte| *byte == b',');
+    let rest = parts.next().unwrap_or_default();
+    if parts.any(|part| part.starts_with(b"ccs=")) {
+        // The C library takes an encoding only where it opens the file itself.
+        return fail(libc::EINVAL);
+    }
     let has = |letter| rest.contains(&letter);
     let access = if has(b'+') { libc::O_RDWR } else { access };
     let flag = |letter, flag| if has(letter) { flag } else { 0 };
@@ -119,7 +124,7 @@ mod tests {
         assert_eq!(flags_of(b"r"), Ok(libc::O_RDONLY));
         assert_eq!(flags_of(b"rb+"), Ok(libc::O_RDWR));
         assert_eq!(flags_of(b"wxe"), Ok(libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL | libc::O_CLOEXEC));
-        assert_eq!(flags_of(b"a+,ccs=UTF-8"), Ok(libc::O_RDWR | libc::O_CREAT | libc::O_APPEND));
-        assert!(flags_of(b"").is_err() && flags_of(b"x").is_err());
+        assert_eq!(flags_of(b"a+"), Ok(libc::O_RDWR | libc::O_CREAT | libc::O_APPEND));
+        assert!(flags_of(b"").is_err() && flags_of(b"x").is_err() && flags_of(b"w,ccs=UTF-8").is_err());
     }
 }
