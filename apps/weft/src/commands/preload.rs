@@ -22,7 +22,8 @@ Example:
   weft preload ~/fs --at /scratch -- mpiexec -n 4 ior -o /scratch/file
 
 A library takes the place of the calls of the C library that are about paths below the prefix, in the program and in those that it starts. \
-Programs without a dynamic C library, and those with set-user-ID, are not reached: they find nothing there. See docs/doors.md.")]
+Programs without a dynamic C library, those with set-user-ID, and those that are started without LD_PRELOAD and WEFT_PRELOAD in \
+their environment (env -i) are not reached: they find nothing there. See docs/doors.md.")]
 pub struct Args {
     /// The file system
     #[arg(value_name = "FS")]
