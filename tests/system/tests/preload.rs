@@ -87,6 +87,20 @@ fn shells_and_their_programs_do_the_same_as_elsewhere() {
     }
 }
 
+/// Each of the processes that share an open file has a part of it to itself.
+#[test]
+fn processes_that_share_an_open_file_write_behind_each_other() {
+    if !available("processes_that_share_an_open_file_write_behind_each_other", &[Need::Programs(&["bash", "xargs", "seq"])]) {
+        return;
+    }
+    let fs = FileSystem::up(&[]);
+    let script = "seq 120 | xargs -P4 -n1 echo item > /weft/all
+        for who in 1 2 3 4; do (for number in $(seq 20); do /bin/echo $who $number; done) & done > /weft/loops; wait
+        sort -u /weft/all | wc -l; sort -u /weft/loops | wc -l; wc -l < /weft/all";
+    let lines = ok(preloaded(&fs, "bash").args(["-c", script]));
+    assert_eq!(lines.split_whitespace().collect::<Vec<_>>(), ["120", "80", "120"]);
+}
+
 /// What a program has made without asking is there when it has ended, whatever way it ends, also
 /// what it has not closed.
 #[test]
