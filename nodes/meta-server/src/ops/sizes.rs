@@ -15,6 +15,8 @@ use crate::server::Server;
 
 /// Files that are asked about at the same time.
 const AT_ONCE: usize = 32;
+/// So often one file is asked about in turn, as long as answers are too old when they come.
+const TRIES: usize = 16;
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Asks about all files whose writers were lost. What fails is tried again by the next tick.
@@ -28,7 +30,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     /// Asks the data servers for the size of a file and takes it in.
     pub(super) async fn settle_size(&self, handle: Handle) -> Result<()> {
-        loop {
+        for _ in 0..TRIES {
             let (layout, distribution, asked) = {
                 let state = self.state.borrow();
                 let inode = state.inode(handle)?;
@@ -52,6 +54,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.change_in_flow(&mut record);
             return Ok(());
         }
+        Err(Status::Busy)
     }
 
     /// Of the datafiles, in their order, the bytes that they take together, and the time of the
