@@ -1,7 +1,7 @@
 //! From the bytes of a call to those of its answer: read, known from before or carried out.
 
 use bytes::Bytes;
-use weft_base::{MILLISECOND, SECOND, crc32c};
+use weft_base::{MILLISECOND, crc32c};
 use weft_rt::Runtime;
 
 use crate::gateway::{Caller, Nfs, Peer, Results, lock};
@@ -17,10 +17,11 @@ pub(crate) const NFS_PROGRAM: u32 = 100_003;
 pub(crate) const MOUNT_PROGRAM: u32 = 100_005;
 /// The version of both that is served.
 pub(crate) const VERSION: u32 = 3;
-/// How long a repeated call waits for the answer of the first one, in nanoseconds.
-const REPEATED_NS: u64 = 40 * SECOND;
-/// How often it looks, in nanoseconds.
+/// After so long a repeated call looks for the answer of the first one, and then after twice as
+/// long, in nanoseconds.
 const LOOK_NS: u64 = 5 * MILLISECOND;
+/// The longest pause between two looks, in nanoseconds.
+const LOOK_NS_MAX: u64 = 80 * MILLISECOND;
 
 impl<R: Runtime> Nfs<R> {
     /// Answers a record; `None` for what is no call.
@@ -40,16 +41,19 @@ impl<R: Runtime> Nfs<R> {
             return Some(self.carry_out(peer, call).await);
         }
         let id = CallId { address: peer.address, xid, procedure, bytes, checksum: crc32c(&checksum) };
-        let end = self.now() + REPEATED_NS;
+        let mut before = lock(&self.replies).begin(id, self.now());
+        let mut pause = LOOK_NS;
         loop {
-            let before = lock(&self.replies).begin(id, self.now());
-            match before {
+            let asked = match before {
                 Before::Nothing => break,
                 Before::Answered(head) => return Some(RpcAnswer { head, data: Vec::new() }),
-                // The client asks a third time if it is still interested.
-                Before::Running if self.now() >= end => return None,
-                Before::Running => self.posix.rt().sleep_until(self.now() + LOOK_NS).await,
-            }
+                // The client has asked once more, and waits there.
+                Before::Replaced => return None,
+                Before::Running(asked) => asked,
+            };
+            self.posix.rt().sleep_until(self.now() + pause).await;
+            pause = (pause * 2).min(LOOK_NS_MAX);
+            before = lock(&self.replies).look(id, asked, self.now());
         }
         let answer = self.carry_out(peer, call).await;
         let mut replies = lock(&self.replies);

@@ -143,7 +143,8 @@ impl<R: Runtime> Nfs<R> {
             sets_atime: false,
             is_dataset: false,
         };
-        let posix = Posix::new(client, Above(log), options);
+        let mut posix = Posix::new(client, Above(log), options);
+        posix.finish_changes();
         posix.keep_leases_below();
         posix.meet_servers().await;
         let (mounts, replies, locks, opens) = (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());

@@ -34,8 +34,10 @@ pub struct CallId {
 pub enum Before {
     /// It is the first one, and the caller carries it out now.
     Nothing,
-    /// It is being carried out.
-    Running,
+    /// It is being carried out, and the caller, who is so many-th to ask again, waits for it.
+    Running(u32),
+    /// It is being carried out, and another one who asked again waits for it.
+    Replaced,
     /// This was the answer.
     Answered(Vec<u8>),
 }
@@ -43,8 +45,8 @@ pub enum Before {
 /// Answers by their calls.
 #[derive(Debug, Default)]
 pub struct Replies {
-    /// `None`: it is being carried out.
-    answers: BTreeMap<CallId, Option<Vec<u8>>>,
+    /// An error: it is being carried out, and so often it has been asked for again.
+    answers: BTreeMap<CallId, Result<Vec<u8>, u32>>,
     /// In the order of their ends.
     ended: VecDeque<(Nanos, CallId)>,
 }
@@ -53,19 +55,31 @@ impl Replies {
     /// A call has come. After [`Before::Nothing`], [`Replies::answered`] must follow.
     pub fn begin(&mut self, call: CallId, now: Nanos) -> Before {
         self.forget(now);
-        match self.answers.get(&call) {
-            Some(Some(answer)) => Before::Answered(answer.clone()),
-            Some(None) => Before::Running,
+        match self.answers.get_mut(&call) {
+            Some(Ok(answer)) => Before::Answered(answer.clone()),
+            Some(Err(asked)) => {
+                *asked += 1;
+                Before::Running(*asked)
+            }
             None => {
-                self.answers.insert(call, None);
+                self.answers.insert(call, Err(0));
                 Before::Nothing
             }
         }
     }
 
+    /// Whoever waits for a call looks again. Only the last one who has asked waits on.
+    pub fn look(&mut self, call: CallId, asked: u32, now: Nanos) -> Before {
+        match self.answers.get(&call) {
+            Some(Err(last)) if *last == asked => Before::Running(asked),
+            Some(Err(_)) => Before::Replaced,
+            _ => self.begin(call, now),
+        }
+    }
+
     /// The answer to a call that has begun.
     pub fn answered(&mut self, call: CallId, answer: Vec<u8>, now: Nanos) {
-        self.answers.insert(call, Some(answer));
+        self.answers.insert(call, Ok(answer));
         self.ended.push_back((now, call));
         self.forget(now);
     }
@@ -97,8 +111,12 @@ mod tests {
     fn a_call_is_done_once_and_answered_as_often_as_it_comes() {
         let mut replies = Replies::default();
         assert_eq!(replies.begin(call(1), Nanos(0)), Before::Nothing);
-        assert_eq!(replies.begin(call(1), Nanos(1)), Before::Running);
+        assert_eq!(replies.begin(call(1), Nanos(1)), Before::Running(1));
+        assert_eq!(replies.look(call(1), 1, Nanos(1)), Before::Running(1));
+        assert_eq!(replies.begin(call(1), Nanos(1)), Before::Running(2));
+        assert_eq!(replies.look(call(1), 1, Nanos(1)), Before::Replaced, "the last one waits");
         replies.answered(call(1), vec![9], Nanos(2));
+        assert_eq!(replies.look(call(1), 2, Nanos(2)), Before::Answered(vec![9]));
         assert_eq!(replies.begin(call(1), Nanos(3)), Before::Answered(vec![9]));
         let elsewhere = CallId { address: IpAddr::from([127, 0, 0, 2]), ..call(1) };
         assert_eq!(replies.begin(elsewhere, Nanos(4)), Before::Nothing, "another client");

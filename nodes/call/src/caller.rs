@@ -27,6 +27,9 @@ const PAUSE_FIRST: u64 = 2 * MILLISECOND;
 /// The first pause if the object was locked by a transaction, in nanoseconds: locks live about as
 /// long as a message travels.
 const PAUSE_FIRST_BUSY: u64 = MILLISECOND / 4;
+/// A request without a deadline is given up when it has been refused for so long, in nanoseconds,
+/// for what others do: then it is known that it was not carried out.
+const REFUSED_MAX: u64 = 30 * SECOND;
 /// The longest pause before a retry, in nanoseconds.
 const PAUSE_MAX: u64 = 200 * MILLISECOND;
 
@@ -98,7 +101,7 @@ impl<R: Runtime> Caller<R> {
     }
 
     /// Executes one operation at `server`, sending it again until it is answered or `deadline`
-    /// passes.
+    /// passes; without a deadline ([`Nanos::NEVER`]), until the server has said what became of it.
     ///
     /// # Errors
     /// The server's answer, or [`Status::TimedOut`] / [`Status::Unreachable`] at the deadline: then
@@ -158,6 +161,7 @@ impl<R: Runtime> Caller<R> {
         let ticket = (!waits).then_some(ticket);
         let request = RequestId { client: self.client, incarnation: self.incarnation, sequence };
         let (mut pause, mut patience) = (0, ATTEMPT_FIRST);
+        let mut refused_until = None;
         for attempt in 0u32.. {
             if attempt > 0 {
                 span = if ticket.is_some() { peer.lock().sequences.span(sequence) } else { 0 };
@@ -222,7 +226,15 @@ impl<R: Runtime> Caller<R> {
                 _ => (pause * 2).min(PAUSE_MAX),
             };
             let resume_at = self.rt.now() + pause + self.rt.random() % pause;
-            if !status.is_transient() || resume_at >= deadline {
+            let ends = match status {
+                Status::Busy | Status::Conflict if deadline == Nanos::NEVER => *refused_until.get_or_insert(self.rt.now() + REFUSED_MAX),
+                // Not even a server that is not ready knows what became of an earlier attempt.
+                _ => {
+                    refused_until = None;
+                    deadline
+                }
+            };
+            if !status.is_transient() || resume_at >= ends {
                 return Err(status);
             }
             let mut pause = weft_trace::span(weft_trace::event::CLIENT_PAUSE);

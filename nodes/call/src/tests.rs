@@ -93,7 +93,11 @@ fn caller(fates: &[Fate]) -> (Caller<Scripted>, Rc<Stage>) {
 }
 
 async fn ask(caller: &Caller<Scripted>) -> Result<ParentReply, Status> {
-    caller.call(META0, &ParentRequest { dir: Handle(2) }, PATIENCE).await
+    ask_until(caller, PATIENCE).await
+}
+
+async fn ask_until(caller: &Caller<Scripted>, deadline: Nanos) -> Result<ParentReply, Status> {
+    caller.call(META0, &ParentRequest { dir: Handle(2) }, deadline).await
 }
 
 fn run<T>(flow: impl Future<Output = T>) -> T {
@@ -150,6 +154,20 @@ fn a_slow_server_is_asked_less_and_less_often_until_the_deadline() {
     let at: Vec<u64> = stage.sent.borrow().iter().map(|(at, _)| at.0 / SECOND).collect();
     assert_eq!(at, [0, 2, 6, 14], "seconds after the first attempt");
     assert_eq!(stage.now.get(), PATIENCE.0);
+}
+
+#[test]
+fn without_a_deadline_what_is_in_doubt_is_asked_until_it_is_known() {
+    let unknown = [Fate::Lost, Fate::Broken, Fate::Refused(Status::NotReady)].repeat(20);
+    let (asks, stage) = caller(&unknown);
+    assert_eq!(run(ask_until(&asks, Nanos::NEVER)), Ok(ParentReply { parent: Handle(1) }));
+    assert!(stage.now.get() > 10 * PATIENCE.0, "{} s", stage.now.get() / SECOND);
+    assert!(stage.sent.borrow().iter().all(|(_, header)| header.request.sequence == 1), "it is one request");
+    // What is refused for long was not done.
+    let fates = [unknown, vec![Fate::Refused(Status::Busy); 10_000]].concat();
+    let (refused, stage) = caller(&fates);
+    assert_eq!(run(ask_until(&refused, Nanos::NEVER)), Err(Status::Busy));
+    assert!(stage.sent.borrow().len() < 1000);
 }
 
 #[test]

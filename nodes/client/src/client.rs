@@ -21,6 +21,8 @@ pub struct Client<R: Runtime> {
     pub(crate) inner: Arc<Inner<R>>,
     /// Operations end by then, if that is before their own deadline.
     until: Nanos,
+    /// Operations have no deadline of their own.
+    is_patient: bool,
 }
 
 /// What the rooms of a client have, each for itself: the others see of it what a field's type shows
@@ -40,7 +42,7 @@ pub(crate) struct Inner<R> {
 
 impl<R: Runtime> Clone for Client<R> {
     fn clone(&self) -> Self {
-        Client { inner: self.inner.clone(), until: self.until }
+        Client { inner: self.inner.clone(), until: self.until, is_patient: self.is_patient }
     }
 }
 
@@ -53,7 +55,7 @@ impl<R: Runtime> Client<R> {
         let locks = Locks::new(options.client);
         let (refusals, delegations, gathered) = (Refusals::default(), Delegations::default(), Arc::default());
         let inner = Inner { servers, options, opens, locks, knowledge, contents, silent, refusals, delegations, gathered };
-        Client { inner: Arc::new(inner), until: Nanos::NEVER }
+        Client { inner: Arc::new(inner), until: Nanos::NEVER, is_patient: false }
     }
 
     /// The runtime.
@@ -74,13 +76,20 @@ impl<R: Runtime> Client<R> {
     /// This client for what its user sees as one operation: all calls together take as long as one
     /// may ([`ClientOptions::deadline_ns`]), counted from now.
     pub fn for_one_operation(&self) -> Client<R> {
-        self.for_at_most(self.inner.options.deadline_ns)
+        if self.is_patient { self.clone() } else { self.for_at_most(self.inner.options.deadline_ns) }
     }
 
     /// This client for calls that all together take no longer than so many nanoseconds, counted
     /// from now.
     pub fn for_at_most(&self, ns: u64) -> Client<R> {
-        Client { inner: self.inner.clone(), until: self.until.min(self.rt().now() + ns) }
+        Client { until: self.until.min(self.rt().now() + ns), ..self.clone() }
+    }
+
+    /// This client for changes that must not be made after they were given up: its operations go on
+    /// until servers have said what became of them, however long that takes, or have refused them
+    /// for long.
+    pub fn without_deadline(&self) -> Client<R> {
+        Client { is_patient: true, ..self.clone() }
     }
 
     /// From now on what this client does in a directory is followed: "no such name" may be answered
@@ -100,7 +109,8 @@ impl<R: Runtime> Client<R> {
 
     /// Begins an operation of the API.
     pub(crate) fn flow(&self, operation: &'static str, handle: Handle) -> Flow {
-        let deadline = self.rt().now() + self.inner.options.deadline_ns;
+        let own = self.rt().now() + self.inner.options.deadline_ns;
+        let deadline = if self.is_patient { Nanos::NEVER } else { own };
         Flow { operation, handle, deadline: deadline.min(self.until) }
     }
 

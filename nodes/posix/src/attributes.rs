@@ -52,7 +52,9 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::setattr`].
     pub async fn setattr(&self, who: &Credentials, node: InodeNumber, change: &SetAttr) -> Result<Shown> {
         let changes = self.told.xattr_changes();
-        let result = self.client.setattr(who, node.handle(), change).await;
+        // A change of a size keeps others from opening and closing the file meanwhile.
+        let client = if change.size.is_some() { &self.client } else { self.changing() };
+        let result = client.setattr(who, node.handle(), change).await;
         if change.mode.is_some_and(|mode| set_id_bits(mode) != 0) && result.is_ok() {
             // Whoever has it open for writing already clears them, too.
             let numbers = self.files.numbers(|open| open.file.handle() == node.handle() && open.file.rights().contains(Rights::WRITE));

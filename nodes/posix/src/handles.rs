@@ -49,7 +49,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::rmdir`].
     pub async fn rmdir_handle(&self, who: &Credentials, dir: Handle, name: &[u8]) -> Result<()> {
         let there = self.directory_at(dir, name).await;
-        self.noted(self.client.rmdir(who, dir, name).await)?;
+        self.noted(self.changing().rmdir(who, dir, name).await)?;
         self.forget_removed(there);
         Ok(())
     }
@@ -60,7 +60,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::rename`].
     pub async fn rename_handles(&self, who: &Credentials, from: (Handle, &[u8]), to: (Handle, &[u8])) -> Result<()> {
         let there = self.directory_at(to.0, to.1).await;
-        self.noted(self.client.rename(who, from.0, from.1, to.0, to.1, RenameFlags::default()).await)?;
+        self.noted(self.changing().rename(who, from.0, from.1, to.0, to.1, RenameFlags::default()).await)?;
         self.forget_removed(there.filter(|_| from != to));
         Ok(())
     }
@@ -105,7 +105,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// there.
     pub async fn create_new(&self, who: &Credentials, dir: Handle, name: &[u8], mode: u32, how: OpenHow) -> Result<(Attr, u64)> {
         let options = self.create_options(mode, OpenHow { exclusive: true, truncate: false, ..how });
-        let client = self.client.for_one_operation();
+        let client = self.changing().for_one_operation();
         let (attr, file, _) = self.noted(client.create(who, dir, name, &options).await)?;
         let number = self.add_opened(&client, who, &attr, file, Caching::Direct, how).await?;
         Ok((attr, number))

@@ -59,6 +59,8 @@ pub struct Options {
 /// One file system for many callers. The methods are called by many flows at once.
 pub struct Posix<R: Runtime, G> {
     pub(crate) client: Client<R>,
+    /// The same for changes of names and attributes.
+    changing: Client<R>,
     pub(crate) gateway: G,
     pub(crate) options: Options,
     pub(crate) files: Table<Description>,
@@ -82,6 +84,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         client.follow_directories(options.ttl_ns);
         client.keep_leases(options.keeps_leases);
         Posix {
+            changing: client.clone(),
             client,
             gateway,
             options,
@@ -96,6 +99,18 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             sealed: Sealed::default(),
             error_counts: Arc::default(),
         }
+    }
+
+    /// From now on a change of names and attributes, but for one of a size, goes on until it is
+    /// known what became of it ([`Client::without_deadline`]): for gateways whose callers ask again
+    /// for what was given up, and must not find that it was made all the same.
+    pub fn finish_changes(&mut self) {
+        self.changing = self.client.without_deadline();
+    }
+
+    /// The client for changes.
+    pub(crate) fn changing(&self) -> &Client<R> {
+        &self.changing
     }
 
     /// The runtime.

@@ -4,5 +4,6 @@
 mod coherence;
 mod conversations;
 mod locks;
+mod repeats;
 mod rights;
 mod world;

@@ -10,13 +10,13 @@ use weft_client::{Client, ClientOptions};
 use weft_data_server::DataServerConfig;
 use weft_meta_server::{Durability, MetaServerConfig, ServingConfig};
 use weft_rt::Runtime;
-use weft_rt_sim::{NodeConfig, NodeId, Profile, Sim, SimRt};
+use weft_rt_sim::{Fault, NodeConfig, NodeId, Profile, Sim, SimRt};
 use weft_virtual_cluster::{Servers, cluster_map};
 use weft_wire::ClusterKey;
 
 use crate::calls::{MOUNT_PROGRAM, NFS_PROGRAM};
 use crate::exports::Export;
-use crate::gateway::{Nfs, Peer};
+use crate::gateway::{Nfs, Peer, Warnings};
 use crate::locks::{Grant, NLM_PROGRAM, Told};
 use crate::rpc::RpcAnswer;
 use crate::types::read_time;
@@ -109,13 +109,34 @@ impl World {
         self.serves();
     }
 
-    /// A gateway with these exports, on a machine of its own.
+    /// A server stands still for so long, in nanoseconds, after so many more of its steps (0: now);
+    /// what it is sent meanwhile it does afterwards.
+    pub fn pause(&self, server: ServerId, steps: u64, ns: u64) {
+        let control = self.sim.control();
+        let node = control.node_of(server).expect("the server is one of the map");
+        match steps {
+            0 => control.strike(&Fault::Pause { node, ns }),
+            _ => control.strike_after_polls(node, steps, Fault::Pause { node, ns }),
+        }
+    }
+
+    /// All servers go on.
+    pub fn go_on(&self) {
+        self.sim.control().heal();
+    }
+
+    /// A gateway with these exports, on a machine of its own, that finds nothing to warn of.
     pub fn gateway(&self, exports: &[&str]) -> Gate {
+        self.gateway_that_warns(exports, Box::new(|line| panic!("{line}")))
+    }
+
+    /// The same, of servers that do not answer all the time.
+    pub fn gateway_that_warns(&self, exports: &[&str], log: Warnings) -> Gate {
         let node = self.sim.add_node(NodeConfig::client(format!("gateway{}", self.next.get())));
         let client = self.client_on(node);
         let exports = exports.iter().map(|text| Export::parse(text).expect("an export")).collect();
         let key = Some(ClusterKey([3; 32]));
-        let opened = self.run(async move { Nfs::open(client, key, exports, Box::new(|line| panic!("{line}"))).await });
+        let opened = self.run(async move { Nfs::open(client, key, exports, log).await });
         let nfs = Rc::new(opened.expect("the exports are there"));
         let flows = [nfs.clone(), nfs.clone(), nfs.clone(), nfs.clone()];
         let [closer, keeper, tender, listener] = flows;
