@@ -21,6 +21,12 @@ pub struct NfsStatus(pub u32);
 impl NfsStatus {
     /// Success.
     pub const OK: NfsStatus = NfsStatus(0);
+    /// Only the owner may do it.
+    pub const NOT_PERMITTED: NfsStatus = NfsStatus(1);
+    /// There is no such name.
+    pub const NOT_FOUND: NfsStatus = NfsStatus(2);
+    /// Mode or access control list forbid it.
+    pub const ACCESS_DENIED: NfsStatus = NfsStatus(13);
     /// The name is taken.
     pub const EXISTS: NfsStatus = NfsStatus(17);
     /// Not between two exports.

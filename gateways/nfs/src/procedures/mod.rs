@@ -19,6 +19,17 @@ pub fn is_done_once(procedure: u32) -> bool {
     matches!(procedure, 2 | 8..=15)
 }
 
+/// True for procedures that are about names in directories. Their arguments begin with one handle;
+/// those of RENAME go on with a name, and another handle; those of LINK with another handle.
+fn is_about_names(procedure: u32) -> bool {
+    matches!(procedure, 3 | 8..=17)
+}
+
+const RENAME: u32 = 14;
+const LINK: u32 = 15;
+/// Servers know of names and not of handles: in a directory that is gone there is no name.
+const MAY_BE_STALE: [NfsStatus; 4] = [NfsStatus::NOT_PERMITTED, NfsStatus::NOT_FOUND, NfsStatus::ACCESS_DENIED, NfsStatus::NOT_DIRECTORY];
+
 /// How many optional attributes follow the status of a procedure that failed.
 pub fn options_of_failure(procedure: u32) -> usize {
     match procedure {
@@ -42,8 +53,9 @@ pub async fn carry_out<R: Runtime>(
         return Ok(());
     }
     results.out.u32(NfsStatus::OK.0);
+    let again = is_about_names(procedure).then(|| arguments.clone());
     let out = &mut results.out;
-    match procedure {
+    let outcome = match procedure {
         1 => nfs.getattr(caller, arguments, out).await,
         2 => nfs.setattr(caller, arguments, out).await,
         3 => nfs.lookup(caller, arguments, out).await,
@@ -66,5 +78,12 @@ pub async fn carry_out<R: Runtime>(
         20 => nfs.pathconf(caller, arguments, out).await,
         21 => nfs.commit(caller, arguments, out).await,
         _ => Err(Refusal::NoProcedure.into()),
+    };
+    match (outcome, again) {
+        (Err(Failure::Failed(status)), Some(again)) if MAY_BE_STALE.contains(&status) => {
+            let is_gone = nfs.has_gone_object(caller, procedure, again).await;
+            Err(if is_gone { NfsStatus::STALE } else { status }.into())
+        }
+        (outcome, _) => outcome,
     }
 }

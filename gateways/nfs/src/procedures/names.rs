@@ -8,6 +8,7 @@ use weft_rt::Runtime;
 use weft_wire::Rights;
 use weft_wire::ops::SetTime;
 
+use super::{LINK, RENAME};
 use crate::gateway::{Caller, Nfs, Object};
 use crate::opens::judged;
 use crate::types::{Failure, NfsStatus, device, made_kind, put_attr_after, put_change, read_change, times_of};
@@ -60,6 +61,23 @@ impl<R: Runtime> Nfs<R> {
         let (dir, name) = self.dir_name(caller, arguments)?;
         let before = Before(dir.handle, self.posix.known_attr(InodeNumber::of(dir.handle)).map(|shown| shown.attr));
         Ok((dir, name, before))
+    }
+
+    /// True if a directory or file that these arguments of a procedure about names begin with is
+    /// gone: for one that has failed, so that no other pays for the question.
+    pub(super) async fn has_gone_object(&self, caller: &Caller, procedure: u32, mut arguments: Reader) -> bool {
+        let mut objects = vec![self.object(caller, &mut arguments)];
+        match procedure {
+            RENAME => objects.extend(arguments.opaque(NAME_BYTES_MAX).is_ok().then(|| self.object(caller, &mut arguments))),
+            LINK => objects.push(self.object(caller, &mut arguments)),
+            _ => {}
+        }
+        for object in objects.into_iter().flatten() {
+            if self.seen(object.handle).await == Err(NfsStatus::STALE.into()) {
+                return true;
+            }
+        }
+        false
     }
 
     /// `wcc_data` of a directory of which one name was changed.

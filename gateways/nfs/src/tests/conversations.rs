@@ -179,7 +179,7 @@ fn names_are_made_moved_and_removed() {
     user.remove(&root, "third").unwrap();
     assert_eq!(user.getattr(&file), Err(STALE), "at once, although it was open a moment ago");
     assert_eq!(user.remove(&root, "third"), Err(NOT_FOUND));
-    let rmdir = |name: &str| user.nfs(13, |out| out.opaque(&root).opaque(name.as_bytes())).map(drop);
+    let rmdir = |name: &str| user.rmdir(&root, name);
     assert_eq!((rmdir("dir"), rmdir("."), rmdir("..")), (Err(66), Err(NfsStatus::INVALID.0), Err(EXISTS)));
     for name in ["link", "null", "socket", "pipe"] {
         user.remove(&dir, name).unwrap();
@@ -193,7 +193,7 @@ fn names_are_made_moved_and_removed() {
     assert_eq!((user.getattr(&new), user.lookup(&root, "new")), (Err(STALE), Ok(old.clone())));
     assert!(user.getattr(&old).is_ok());
     let elsewhere = world.user(&world.gateway(&["/:no_root_squash"]), 0);
-    elsewhere.nfs(13, |out| out.opaque(&root).opaque(b"new")).unwrap();
+    elsewhere.rmdir(&root, "new").unwrap();
     assert_eq!(user.getattr(&old), Err(STALE), "removed by another gateway");
     assert_eq!(user.lookup(&root, &"x".repeat(256)), Err(63));
     assert_eq!(user.create(&root, "a/b", 1, 0o600), Err(NfsStatus::INVALID.0));

@@ -3,6 +3,7 @@
 
 mod coherence;
 mod conversations;
+mod gone;
 mod locks;
 mod repeats;
 mod rights;

@@ -18,7 +18,6 @@ fn a_change_is_told_of_as_it_was_made_however_long_its_server_was_silent() {
     let gate = world.gateway_that_warns(&["/:no_root_squash"], Box::new(|_| {}));
     let user = world.user(&gate, 0);
     let root = user.mount("/").unwrap();
-    let rmdir = |name: &str| user.nfs(13, |out| out.opaque(&root).opaque(name.as_bytes())).map(drop);
     // The server stops before it has the call, while it carries it out, and behind it. A client
     // that is told to ask again must not find that the change was made.
     for (steps, server) in (0..8).flat_map(|steps| [(steps, ServerId(0)), (steps, ServerId(1))]) {
@@ -51,7 +50,7 @@ fn a_change_is_told_of_as_it_was_made_however_long_its_server_was_silent() {
         for name in ["moved", "second", "symlink", "once"] {
             silent("REMOVE", &|| user.remove(&root, name).map(|()| None));
         }
-        silent("RMDIR", &|| rmdir("dir").map(|()| None));
+        silent("RMDIR", &|| user.rmdir(&root, "dir").map(|()| None));
     }
 }
 

@@ -357,6 +357,10 @@ impl User<'_> {
         self.nfs(12, |out| out.opaque(dir).opaque(name.as_bytes())).map(drop)
     }
 
+    pub fn rmdir(&self, dir: &Fh, name: &str) -> Outcome<()> {
+        self.nfs(13, |out| out.opaque(dir).opaque(name.as_bytes())).map(drop)
+    }
+
     pub fn rename(&self, from: (&Fh, &str), to: (&Fh, &str)) -> Outcome<()> {
         self.nfs(14, |out| out.opaque(from.0).opaque(from.1.as_bytes()).opaque(to.0).opaque(to.1.as_bytes())).map(drop)
     }
