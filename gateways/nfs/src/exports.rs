@@ -113,13 +113,17 @@ impl Export {
 
     /// True if a client at this address may use it.
     pub fn admits(&self, address: IpAddr, port: u16) -> bool {
+        self.admits_address(address) && (port < PRIVILEGED_PORTS || !self.wants_privileged_ports)
+    }
+
+    /// True if a client at this address may use it from some port.
+    pub fn admits_address(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        let is_client = match (self.is_for_all, self.networks.as_slice()) {
+        match (self.is_for_all, self.networks.as_slice()) {
             (true, _) => true,
             (false, []) => address.is_loopback(),
             (false, networks) => networks.iter().any(|network| network.contains(address)),
-        };
-        is_client && (port < PRIVILEGED_PORTS || !self.wants_privileged_ports)
+        }
     }
 
     /// As whom the servers are asked.
@@ -195,7 +199,8 @@ mod tests {
         assert!(!from(&net, "10.2.0.1") && !from(&net, "127.0.0.1") && !from(&net, "fe00::1") && !from(&net, "192.168.7.8"));
         assert!(from(&export("/:*"), "8.8.8.8") && from(&export("/:0.0.0.0/0"), "8.8.8.8") && !from(&export("/:0.0.0.0/0"), "::1"));
         let secure = export("/:secure");
-        assert!(!from(&secure, "127.0.0.1") && secure.admits("127.0.0.1".parse().unwrap(), 1023));
+        let here = "127.0.0.1".parse().unwrap();
+        assert!(!secure.admits(here, 1024) && secure.admits(here, 1023) && secure.admits_address(here));
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! Bounds: connections, threads, the bytes of a record, the time in which a record must be
 //! complete, in which an answer must be taken, and for which a connection may say nothing.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -22,10 +24,10 @@ use crate::portmap::PORTMAPPER_PORT;
 use crate::records;
 use crate::rpc::RpcAnswer;
 
-/// Most connections; for one more the one is closed that has said nothing for longest.
+/// Most connections; for one more another one is closed.
 const CONNECTIONS_MAX: usize = 256;
-/// Whoever said something less long ago is not closed for another one.
-const IDLE_MIN: Duration = Duration::from_secs(1);
+/// Most connections that are closed, and of which a call is still carried out.
+const LEAVING_MAX: usize = 256;
 /// Most threads of one connection.
 const THREADS_MAX: u32 = 16;
 /// Most threads beside the first of each connection.
@@ -192,6 +194,10 @@ fn accept<R: ThreadRuntime>(shared: &Arc<Shared<R>>, listener: &TcpListener) {
 }
 
 fn begin<R: ThreadRuntime>(shared: &Arc<Shared<R>>, stream: TcpStream, address: SocketAddr) -> io::Result<()> {
+    if !shared.nfs.exports.iter().any(|exported| exported.export.admits_address(address.ip())) {
+        shared.warn(&format!("no export is for {}, which has connected", address.ip().to_canonical()));
+        return Ok(());
+    }
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(TICK))?;
     stream.set_write_timeout(Some(TICK))?;
@@ -210,18 +216,13 @@ fn begin<R: ThreadRuntime>(shared: &Arc<Shared<R>>, stream: TcpStream, address: 
     });
     {
         let mut connections = lock(&shared.connections);
-        if connections.len() >= CONNECTIONS_MAX {
-            let latest = shared.now_ms().saturating_sub(IDLE_MIN.as_millis() as u64);
-            let idle = connections.iter().filter(|other| other.running.load(Ordering::Relaxed) == 0);
-            let oldest = idle.min_by_key(|other| other.last_ms.load(Ordering::Relaxed)).cloned();
-            match oldest.filter(|oldest| oldest.last_ms.load(Ordering::Relaxed) <= latest) {
-                Some(oldest) => {
-                    oldest.close();
-                    connections.retain(|other| !Arc::ptr_eq(other, &oldest));
-                }
-                // All are busy.
-                None => return Ok(()),
-            }
+        if connections.len() >= CONNECTIONS_MAX + LEAVING_MAX {
+            return Ok(());
+        }
+        let open: Vec<&Arc<Connection>> = connections.iter().filter(|other| !other.is_over.load(Ordering::Relaxed)).collect();
+        if open.len() >= CONNECTIONS_MAX {
+            // Its last thread takes it out.
+            open[in_the_way(&open.iter().map(|other| other.manners()).collect::<Vec<_>>())].close();
         }
         connections.push(connection.clone());
     }
@@ -231,6 +232,19 @@ fn begin<R: ThreadRuntime>(shared: &Arc<Shared<R>>, stream: TcpStream, address: 
         return Err(error);
     }
     Ok(())
+}
+
+/// How a connection keeps others out: the address of its client, whether a call is carried out, and
+/// when it said something last.
+type Manners = (IpAddr, bool, u64);
+
+/// Which connection makes room for another one: of the address that has the most, one for which
+/// nothing is carried out, and of these the one that has been silent for longest.
+fn in_the_way(connections: &[Manners]) -> usize {
+    let mut counts = BTreeMap::new();
+    connections.iter().for_each(|(address, ..)| *counts.entry(*address).or_insert(0) += 1);
+    let ranks = connections.iter().map(|(address, is_running, last_ms)| (Reverse(counts[address]), *is_running, *last_ms));
+    ranks.enumerate().min_by_key(|(_, rank)| *rank).map_or(0, |(index, _)| index)
 }
 
 /// One more thread serves the connection.
@@ -291,6 +305,11 @@ impl Connection {
         self.is_over.store(true, Ordering::Relaxed);
         // It may be closed already.
         let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    fn manners(&self) -> Manners {
+        let is_running = self.running.load(Ordering::Relaxed) > 0;
+        (self.client.address.to_canonical(), is_running, self.last_ms.load(Ordering::Relaxed))
     }
 
     /// The next record; `None` at the end.
@@ -371,5 +390,20 @@ impl<S: Write> Write for Timed<S> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_made_by_who_takes_the_most_of_it() {
+        let [one, two, three] = [1, 2, 3].map(|last| IpAddr::from([10, 0, 0, last]));
+        let crowd = [(one, false, 1), (two, false, 9), (two, true, 2), (two, false, 7), (three, false, 3), (three, false, 4)];
+        assert_eq!(in_the_way(&crowd), 3, "the most silent one of the address with three, for which nothing is done");
+        assert_eq!(in_the_way(&crowd[..3]), 1, "what is carried out is answered if it can be");
+        assert_eq!(in_the_way(&[(two, true, 8), (two, true, 2), (one, false, 1)]), 1, "and does not keep others out");
+        assert_eq!(in_the_way(&[(one, false, 5), (two, false, 4)]), 1);
     }
 }

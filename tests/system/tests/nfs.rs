@@ -175,3 +175,34 @@ fn promise_strangers_keep_no_nfs_client_out() {
     signal(gateway.child.id(), Signal::TERM).expect("it can be ended");
     wait_until("the end of the gateway", PATIENCE, || !alive(gateway.child.id()));
 }
+
+/// Says NULL, which needs no rights; true if it is answered.
+fn is_heard(connection: &mut TcpStream) -> bool {
+    let call = [40 | 1 << 31, 7, 0, 2, 100_003, 3, 0, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
+    let mut answer = [0; 4 + 6 * 4];
+    connection.write_all(&call).and_then(|()| connection.read_exact(&mut answer)).is_ok() && answer[4..8] == [0, 0, 0, 7]
+}
+
+#[test]
+fn promise_busy_strangers_keep_no_nfs_client_out() {
+    let fs = FileSystem::up(&[]);
+    let gateway = Gateway::start(&fs, 0, &["/"]);
+    let connect = |gateway: &Gateway| {
+        let connection = TcpStream::connect(("127.0.0.1", gateway.port)).expect("it listens");
+        connection.set_read_timeout(Some(PATIENCE)).unwrap();
+        connection
+    };
+    let mut strangers: Vec<TcpStream> = (0..256).map(|_| connect(&gateway)).collect();
+    assert!(strangers.iter_mut().all(is_heard), "it takes so many");
+    for _ in 0..20 {
+        // All of them have spoken within the last moment.
+        let heard = strangers.iter_mut().filter_map(|stranger| is_heard(stranger).then_some(())).count();
+        assert!(heard > 200, "{heard} strangers are heard");
+        let mut client = connect(&gateway);
+        assert!(is_heard(&mut client), "the next one comes in");
+        assert!(is_heard(&mut client), "and stays");
+    }
+    // Whom no export admits is not heard at all.
+    let elsewhere = Gateway::start(&fs, 0, &["/:10.0.0.0/8"]);
+    assert!(!is_heard(&mut connect(&elsewhere)));
+}
