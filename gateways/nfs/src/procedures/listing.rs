@@ -76,7 +76,13 @@ impl<R: Runtime> Nfs<R> {
         }
         if cookie < COOKIE_PARENT && !entries.is_full {
             // What is above the root of an export, or was moved out of it, is not shown.
-            let above = if page.parent == dir.root { Some(dir.root) } else { self.above(dir).await.ok() };
+            let above = match page.parent == dir.root {
+                true => Some(dir.root),
+                false => match self.above(dir).await {
+                    Err(Failure::Failed(NfsStatus::STALE)) => None,
+                    above => Some(above?),
+                },
+            };
             let attr = (above == Some(dir.handle)).then_some(&attr);
             self.put_entry(out, &mut entries, dir.root, (b"..", above, COOKIE_PARENT), (above.unwrap_or(dir.handle), attr));
         }
