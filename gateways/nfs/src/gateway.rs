@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use weft_base::{Attr, Credentials, FileKind, FsId, Handle, MILLISECOND, Nanos, crc32c};
-use weft_client::Client;
+use weft_client::{Client, Seen};
 use weft_posix::{Gateway, OpenHow, Options, Posix};
 use weft_rt::Runtime;
 use weft_wire::{ClusterKey, Rights};
@@ -171,22 +171,27 @@ impl<R: Runtime> Nfs<R> {
         out.opaque(&self.seals.seal(NfsHandle { root, object }));
     }
 
-    /// Attributes of an object that has a name.
-    pub(crate) async fn seen(&self, handle: Handle) -> Result<Attr, Failure> {
-        let attr = self.posix.see(handle).await?.attr;
+    /// Attributes of an object that has a name, as far as they can be had soon.
+    pub(crate) async fn look(&self, handle: Handle) -> Result<Seen, Failure> {
+        let seen = self.posix.see(handle).await?;
         // What has lost its last name is kept for those who have it open, and NFS clients have not.
-        if attr.nlink == 0 { Err(NfsStatus::STALE.into()) } else { Ok(attr) }
+        if seen.attr.nlink == 0 { Err(NfsStatus::STALE.into()) } else { Ok(seen) }
+    }
+
+    /// The same for those who do not care for the size.
+    pub(crate) async fn seen(&self, handle: Handle) -> Result<Attr, Failure> {
+        Ok(self.look(handle).await?.attr)
     }
 
     /// The same, exact. A client that appends writes where these say that the file ends.
     pub(crate) async fn seen_exactly(&self, handle: Handle) -> Result<Attr, Failure> {
-        let attr = self.posix.see_exactly(handle).await?;
-        if attr.nlink == 0 { Err(NfsStatus::STALE.into()) } else { Ok(attr) }
+        let seen = self.look(handle).await?;
+        Ok(if seen.is_exact { seen.attr } else { self.posix.wait_to_see(handle).await? })
     }
 
     /// Attributes for those who may want them: exact, or none.
     pub(crate) async fn seen_after(&self, handle: Handle) -> Option<Attr> {
-        self.posix.see(handle).await.ok().filter(|seen| seen.is_exact).map(|seen| seen.attr)
+        self.look(handle).await.ok().and_then(exact)
     }
 
     /// The directory above one, as an export shows it: its root has none above, and what was moved
@@ -311,6 +316,11 @@ impl<R: Runtime> Nfs<R> {
     pub(crate) fn now(&self) -> Nanos {
         self.posix.rt().now()
     }
+}
+
+/// Attributes that a client may be told: a size that is not exact is none.
+pub(crate) fn exact(seen: Seen) -> Option<Attr> {
+    seen.is_exact.then_some(seen.attr)
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

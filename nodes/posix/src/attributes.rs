@@ -52,19 +52,24 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::setattr`].
     pub async fn setattr(&self, who: &Credentials, node: InodeNumber, change: &SetAttr) -> Result<Shown> {
         let changes = self.told.xattr_changes();
-        // A change of a size keeps others from opening and closing the file meanwhile.
-        let client = if change.size.is_some() { &self.client } else { self.changing() };
-        let result = client.setattr(who, node.handle(), change).await;
-        if change.mode.is_some_and(|mode| set_id_bits(mode) != 0) && result.is_ok() {
-            // Whoever has it open for writing already clears them, too.
-            let numbers = self.files.numbers(|open| open.file.handle() == node.handle() && open.file.rights().contains(Rights::WRITE));
-            numbers.into_iter().for_each(|number| self.set_id.watch(number));
+        let result = self.client.setattr(who, node.handle(), change).await;
+        if result.is_ok() {
+            self.attributes_set(node.handle(), change);
         }
         if node.is_second() {
             // By its other number it has changed, too.
             self.forget_told(node.handle());
         }
         Ok(self.show(node, self.noted(result)?, changes))
+    }
+
+    /// After a change of attributes.
+    pub(crate) fn attributes_set(&self, file: Handle, change: &SetAttr) {
+        if change.mode.is_some_and(|mode| set_id_bits(mode) != 0) {
+            // Whoever has it open for writing already clears them, too.
+            let numbers = self.files.numbers(|open| open.file.handle() == file && open.file.rights().contains(Rights::WRITE));
+            numbers.into_iter().for_each(|number| self.set_id.watch(number));
+        }
     }
 
     /// What is told of an object that is known already, under this number.

@@ -3,7 +3,7 @@
 //! by the servers.
 
 use weft_base::{Attr, Credentials, FileKind, Handle, ServerId};
-use weft_client::{DirPage, RenameFlags, Result, Seen};
+use weft_client::{DirPage, RenameFlags, Result, Seen, SetAttr};
 use weft_rt::Runtime;
 
 use crate::description::{Caching, OpenHow};
@@ -24,15 +24,13 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         }
     }
 
-    /// [`Posix::see`], exact: data servers that do not answer are waited for.
+    /// Attributes of an object that [`Posix::see`] has not seen exactly: data servers that do not
+    /// answer are waited for.
     ///
     /// # Errors
     /// As [`Posix::see`].
-    pub async fn see_exactly(&self, handle: Handle) -> Result<Attr> {
-        match self.see(handle).await? {
-            Seen { attr, is_exact: true } => Ok(attr),
-            Seen { is_exact: false, .. } => self.noted(self.client.getattr(handle).await),
-        }
+    pub async fn wait_to_see(&self, handle: Handle) -> Result<Attr> {
+        self.noted(self.client.getattr(handle).await)
     }
 
     /// The object that a name leads to.
@@ -41,6 +39,26 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::lookup_soon`].
     pub async fn see_name(&self, who: &Credentials, dir: Handle, name: &[u8]) -> Result<Seen> {
         self.noted(self.client.lookup_soon(who, dir, name).await)
+    }
+
+    /// Changes attributes.
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::setattr_soon`].
+    pub async fn setattr_handle(&self, who: &Credentials, handle: Handle, change: &SetAttr) -> Result<Seen> {
+        // A change of a size keeps others from opening and closing the file meanwhile.
+        let client = if change.size.is_some() { &self.client } else { self.changing() };
+        let seen = self.noted(client.setattr_soon(who, handle, change).await)?;
+        self.attributes_set(handle, change);
+        Ok(seen)
+    }
+
+    /// Gives an object one more name.
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::link_soon`].
+    pub async fn link_handle(&self, who: &Credentials, handle: Handle, dir: Handle, name: &[u8]) -> Result<Seen> {
+        self.noted(self.changing().link_soon(who, handle, dir, name).await)
     }
 
     /// Removes an empty directory, whose handle leads nowhere from then on.

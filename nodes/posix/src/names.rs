@@ -84,7 +84,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::link`].
     pub async fn link(&self, who: &Credentials, node: InodeNumber, dir: InodeNumber, name: &[u8]) -> Result<Shown> {
         let changes = self.told.xattr_changes();
-        let linked = self.changing().link(who, node.handle(), dir.handle(), name).await;
+        let linked = self.client.link(who, node.handle(), dir.handle(), name).await;
         if let Ok(attr) = &linked {
             self.told.linked(dir.handle(), name, attr, self.now());
         }
@@ -121,7 +121,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// # Errors
     /// As [`weft_client::Client::rmdir`].
     pub async fn rmdir(&self, who: &Credentials, dir: InodeNumber, name: &[u8]) -> Result<()> {
-        self.noted(self.changing().rmdir(who, dir.handle(), name).await)
+        self.noted(self.client.rmdir(who, dir.handle(), name).await)
     }
 
     /// Moves a name.
@@ -130,7 +130,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::rename`].
     pub async fn rename(&self, who: &Credentials, from: (InodeNumber, &[u8]), to: (InodeNumber, &[u8]), flags: RenameFlags) -> Result<()> {
         let (from, to) = ((from.0.handle(), from.1), (to.0.handle(), to.1));
-        self.noted(self.changing().rename(who, from.0, from.1, to.0, to.1, flags).await)?;
+        self.noted(self.client.rename(who, from.0, from.1, to.0, to.1, flags).await)?;
         self.names_moved(from.0, to.0);
         let now = self.now();
         self.told.moved(from, to, now);

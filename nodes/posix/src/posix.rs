@@ -101,9 +101,9 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         }
     }
 
-    /// From now on a change of names and attributes, but for one of a size, goes on until it is
-    /// known what became of it ([`Client::without_deadline`]): for gateways whose callers ask again
-    /// for what was given up, and must not find that it was made all the same.
+    /// From now on a change of names and attributes by handles, but for one of a size, goes on
+    /// until it is known what became of it ([`Client::without_deadline`]): for gateways whose
+    /// callers ask again for what was given up, and must not find that it was made all the same.
     pub fn finish_changes(&mut self) {
         self.changing = self.client.without_deadline();
     }

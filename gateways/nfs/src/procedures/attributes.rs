@@ -1,11 +1,10 @@
 //! GETATTR, SETATTR, ACCESS.
 
 use weft_base::{Attr, EXECUTE, FileKind, READ, Status, WRITE};
-use weft_client::SetAttr;
-use weft_posix::InodeNumber;
+use weft_client::{Seen, SetAttr};
 use weft_rt::Runtime;
 
-use crate::gateway::{Caller, Nfs, Object};
+use crate::gateway::{Caller, Nfs, Object, exact};
 use crate::types::{Failure, NfsStatus, nfs_time, put_attr, put_attr_after, put_change, read_change, read_time};
 use crate::xdr::{Reader, Writer};
 
@@ -21,38 +20,40 @@ impl<R: Runtime> Nfs<R> {
         let change = read_change(&mut arguments)?;
         let guard = arguments.option(read_time)?;
         object.may_change()?;
-        let before = self.seen_exactly(object.handle).await?;
-        if guard.is_some_and(|guard| nfs_time(guard) != nfs_time(before.ctime)) {
+        // A write of somebody else changes the time of the guard, too.
+        let before = match guard {
+            Some(_) => Seen { attr: self.seen_exactly(object.handle).await?, is_exact: true },
+            None => self.look(object.handle).await?,
+        };
+        if guard.is_some_and(|guard| nfs_time(guard) != nfs_time(before.attr.ctime)) {
             return Err(NfsStatus::NOT_SYNC.into());
         }
-        let after = self.change_attributes(&object, &before, &change).await?;
-        let before = (after.version == before.version + 1).then_some(&before);
-        put_change(out, before, Some(&after), self.fs_id);
+        let after = self.change_attributes(&object, before, &change).await?;
+        let before = exact(before).filter(|before| after.attr.version == before.version + 1);
+        put_change(out, before.as_ref(), exact(after).as_ref(), self.fs_id);
         Ok(())
     }
 
     /// Changes attributes of an object that has these. Its owner may cut a file whatever its mode:
     /// he may have opened it before.
-    pub(super) async fn change_attributes(&self, object: &Object<'_>, attr: &Attr, change: &SetAttr) -> Result<Attr, Failure> {
+    pub(super) async fn change_attributes(&self, object: &Object<'_>, seen: Seen, change: &SetAttr) -> Result<Seen, Failure> {
         if *change == SetAttr::default() {
-            return Ok(*attr);
+            return Ok(seen);
         }
-        let node = InodeNumber::of(object.handle);
-        let opened_for_write = change.size.is_some() && object.who.uid == attr.uid;
+        let opened_for_write = change.size.is_some() && object.who.uid == seen.attr.uid;
         let change = SetAttr { opened_for_write, ..change.clone() };
-        match self.posix.setattr(&object.who, node, &change).await {
+        match self.posix.setattr_handle(&object.who, object.handle, &change).await {
             Err(error) if error.status == Status::IsDirectory => Err(NfsStatus::INVALID.into()),
-            changed => Ok(changed?.attr),
+            changed => Ok(changed?),
         }
     }
 
     pub(super) async fn access(&self, caller: &Caller, mut arguments: Reader, out: &mut Writer) -> Result<(), Failure> {
         let object = self.object(caller, &mut arguments)?;
         let asked = arguments.u32()?;
-        let attr = self.seen(object.handle).await?;
-        let exact = if attr.kind == FileKind::File { self.seen_after(object.handle).await } else { Some(attr) };
-        put_attr_after(out, exact.as_ref(), self.fs_id);
-        out.u32(asked & self.allowed(&object, &attr).await?);
+        let seen = self.look(object.handle).await?;
+        put_attr_after(out, exact(seen).as_ref(), self.fs_id);
+        out.u32(asked & self.allowed(&object, &seen.attr).await?);
         Ok(())
     }
 

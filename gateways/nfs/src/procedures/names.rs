@@ -2,14 +2,14 @@
 
 use bytes::Bytes;
 use weft_base::{Attr, FileKind, Handle, Status};
-use weft_client::{Error, SetAttr};
+use weft_client::{Error, Seen, SetAttr};
 use weft_posix::{InodeNumber, OpenHow};
 use weft_rt::Runtime;
 use weft_wire::Rights;
 use weft_wire::ops::SetTime;
 
 use super::{LINK, RENAME};
-use crate::gateway::{Caller, Nfs, Object};
+use crate::gateway::{Caller, Nfs, Object, exact};
 use crate::opens::judged;
 use crate::types::{Failure, NfsStatus, device, made_kind, put_attr_after, put_change, read_change, times_of};
 use crate::xdr::{Garbage, Reader, Result as XdrResult, Writer};
@@ -89,10 +89,10 @@ impl<R: Runtime> Nfs<R> {
     }
 
     /// What procedures that make an object answer.
-    async fn put_made(&self, out: &mut Writer, dir: &Object<'_>, attr: &Attr, before: Before) {
+    async fn put_made(&self, out: &mut Writer, dir: &Object<'_>, made: Seen, before: Before) {
         out.bool(true);
-        self.put_handle(out, dir.root, attr.handle);
-        put_attr_after(out, Some(attr), self.fs_id);
+        self.put_handle(out, dir.root, made.attr.handle);
+        put_attr_after(out, exact(made).as_ref(), self.fs_id);
         self.put_dir_change(out, before).await;
     }
 
@@ -112,7 +112,7 @@ impl<R: Runtime> Nfs<R> {
             }
             name => {
                 let seen = self.posix.see_name(&dir.who, dir.handle, name).await?;
-                (seen.attr.handle, seen.is_exact.then_some(seen.attr))
+                (seen.attr.handle, exact(seen))
             }
         };
         self.put_handle(out, dir.root, handle);
@@ -126,12 +126,12 @@ impl<R: Runtime> Nfs<R> {
         let (dir, name, before) = self.dir_name_to_change(caller, &mut arguments)?;
         let how = How::read(&mut arguments)?;
         dir.may_change()?;
-        let attr = Box::pin(self.make_file(&dir, &name, &how)).await?;
-        self.put_made(out, &dir, &attr, before).await;
+        let made = Box::pin(self.make_file(&dir, &name, &how)).await?;
+        self.put_made(out, &dir, made, before).await;
         Ok(())
     }
 
-    async fn make_file(&self, dir: &Object<'_>, name: &[u8], how: &How) -> Result<Attr, Failure> {
+    async fn make_file(&self, dir: &Object<'_>, name: &[u8], how: &How) -> Result<Seen, Failure> {
         let mode = match how {
             How::Unchecked(change) | How::Guarded(change) => change.mode.unwrap_or(FILE_MODE),
             How::Exclusive(_) => FILE_MODE,
@@ -148,21 +148,22 @@ impl<R: Runtime> Nfs<R> {
                 Err(error) if error.status == Status::Exists => {}
                 Err(error) => return Err(error.into()),
             }
-            let attr = match self.posix.see_name(&dir.who, dir.handle, name).await {
-                Ok(seen) => seen.attr,
+            let seen = match self.posix.see_name(&dir.who, dir.handle, name).await {
+                Ok(seen) => seen,
                 // Gone again.
                 Err(error) if error.is_gone() => continue,
                 Err(error) => return Err(error.into()),
             };
+            let attr = &seen.attr;
             let file = Object { handle: attr.handle, ..dir.clone() };
             match how {
                 How::Unchecked(change) if attr.kind == FileKind::File => {
                     // What is there keeps all but its size.
                     let change = SetAttr { size: change.size, ..SetAttr::default() };
-                    return self.change_attributes(&file, &attr, &change).await;
+                    return self.change_attributes(&file, seen, &change).await;
                 }
                 How::Exclusive(verifier) if attr.kind == FileKind::File && (attr.atime, attr.mtime) == times_of(*verifier) => {
-                    return Ok(attr);
+                    return Ok(seen);
                 }
                 _ => return Err(NfsStatus::EXISTS.into()),
             }
@@ -172,7 +173,7 @@ impl<R: Runtime> Nfs<R> {
 
     /// Gives a new file what its create does not. Its verifier is kept in its times, which the
     /// client sets when it has the answer.
-    async fn complete(&self, file: &Object<'_>, attr: Attr, how: &How) -> Result<Attr, Failure> {
+    async fn complete(&self, file: &Object<'_>, attr: Attr, how: &How) -> Result<Seen, Failure> {
         let change = match how {
             How::Unchecked(change) | How::Guarded(change) => rest_of(change, &attr),
             How::Exclusive(verifier) => {
@@ -181,9 +182,10 @@ impl<R: Runtime> Nfs<R> {
                 SetAttr { atime: time(access), mtime: time(change), ..SetAttr::default() }
             }
         };
-        match self.change_attributes(file, &attr, &change).await {
+        let made = Seen { attr, is_exact: true };
+        match self.change_attributes(file, made, &change).await {
             // Where no times are kept, there is no verifier either.
-            Err(Failure::Failed(_)) if matches!(how, How::Exclusive(_)) && attr.has_no_metafile() => Ok(attr),
+            Err(Failure::Failed(_)) if matches!(how, How::Exclusive(_)) && attr.has_no_metafile() => Ok(made),
             changed => changed,
         }
     }
@@ -194,8 +196,8 @@ impl<R: Runtime> Nfs<R> {
         dir.may_change()?;
         let mode = change.mode.unwrap_or(DIRECTORY_MODE);
         let made = self.posix.mkdir(&dir.who, InodeNumber::of(dir.handle), &name, mode).await?.attr;
-        let attr = self.with_rest(&dir, made, &change).await?;
-        self.put_made(out, &dir, &attr, before).await;
+        let made = self.with_rest(&dir, made, &change).await?;
+        self.put_made(out, &dir, made, before).await;
         Ok(())
     }
 
@@ -206,7 +208,7 @@ impl<R: Runtime> Nfs<R> {
         let target = arguments.opaque(TARGET_BYTES_MAX)?;
         dir.may_change()?;
         let attr = self.posix.symlink(&dir.who, InodeNumber::of(dir.handle), &name, &target).await?.attr;
-        self.put_made(out, &dir, &attr, before).await;
+        self.put_made(out, &dir, Seen { attr, is_exact: true }, before).await;
         Ok(())
     }
 
@@ -221,14 +223,14 @@ impl<R: Runtime> Nfs<R> {
         dir.may_change()?;
         let mode = change.mode.unwrap_or(FILE_MODE);
         let made = self.posix.mknod(&dir.who, InodeNumber::of(dir.handle), &name, kind, mode, rdev).await?.attr;
-        let attr = self.with_rest(&dir, made, &SetAttr { size: None, ..change }).await?;
-        self.put_made(out, &dir, &attr, before).await;
+        let made = self.with_rest(&dir, made, &SetAttr { size: None, ..change }).await?;
+        self.put_made(out, &dir, made, before).await;
         Ok(())
     }
 
-    async fn with_rest(&self, dir: &Object<'_>, made: Attr, change: &SetAttr) -> Result<Attr, Failure> {
-        let object = Object { handle: made.handle, ..dir.clone() };
-        self.change_attributes(&object, &made, &rest_of(change, &made)).await
+    async fn with_rest(&self, dir: &Object<'_>, attr: Attr, change: &SetAttr) -> Result<Seen, Failure> {
+        let object = Object { handle: attr.handle, ..dir.clone() };
+        self.change_attributes(&object, Seen { attr, is_exact: true }, &rest_of(change, &attr)).await
     }
 
     pub(super) async fn remove(&self, caller: &Caller, mut arguments: Reader, out: &mut Writer) -> Result<(), Failure> {
@@ -271,8 +273,8 @@ impl<R: Runtime> Nfs<R> {
         if object.root != dir.root {
             return Err(NfsStatus::CROSS_DEVICE.into());
         }
-        let attr = self.posix.link(&dir.who, InodeNumber::of(object.handle), InodeNumber::of(dir.handle), &name).await?.attr;
-        put_attr_after(out, Some(&attr), self.fs_id);
+        let linked = self.posix.link_handle(&dir.who, object.handle, dir.handle, &name).await?;
+        put_attr_after(out, exact(linked).as_ref(), self.fs_id);
         self.put_dir_change(out, before).await;
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What is said of objects that are gone.
 
-use weft_base::{Credentials, Handle, SECOND};
+use weft_base::Credentials;
 use weft_client::Client;
 use weft_rt_sim::SimRt;
 
@@ -76,26 +76,6 @@ fn a_directory_that_is_gone_is_stale_for_every_procedure() {
     for (what, told) in by_name(&user, &file, &top, &file) {
         assert!(told.is_err_and(|status| status != STALE), "{what} in a file");
     }
-}
-
-#[test]
-fn what_is_above_is_not_shown_as_gone_because_its_server_is_silent() {
-    let world = World::new(2, 2);
-    let gate = world.gateway_that_warns(&["/:no_root_squash"], Box::new(|_| {}));
-    let user = world.user(&gate, 0);
-    let top = user.mount("/").unwrap();
-    let server = |dir: &Fh| Handle(user.getattr(dir).unwrap().number).server();
-    // One directory at each server, and one in the other.
-    let outer = user.mkdir(&top, "outer", 0o755).unwrap();
-    let inner = (0..).map(|number| user.mkdir(&outer, &format!("inner{number}"), 0o755).unwrap());
-    let inner = inner.take(100).find(|inner| server(inner) != server(&outer)).expect("directories are spread");
-    let parent = || user.list(&inner, 4000, true).map(|(names, _)| names.into_iter().find(|(name, _)| name == "..").unwrap().1);
-    assert_eq!(parent(), Ok(Some(outer.clone())));
-    world.pause(server(&outer), 0, 100 * SECOND);
-    assert_eq!(parent(), Err(NfsStatus::LATER.0));
-    assert_eq!(user.lookup(&inner, ".."), Err(NfsStatus::LATER.0));
-    world.go_on();
-    assert_eq!((parent(), user.lookup(&inner, "..")), (Ok(Some(outer.clone())), Ok(outer.clone())));
 }
 
 #[test]

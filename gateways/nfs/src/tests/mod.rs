@@ -7,4 +7,5 @@ mod gone;
 mod locks;
 mod repeats;
 mod rights;
+mod silence;
 mod world;

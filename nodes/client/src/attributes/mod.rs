@@ -24,7 +24,7 @@ use weft_wire::{Capability, LeaseScope};
 use crate::files::{OpenInode, Subject, View};
 use crate::flow::Flow;
 use crate::knowledge::{Asked, Effect, Touched};
-use crate::{Client, Result, SetAttr, XattrFlags};
+use crate::{Client, Result, Seen, SetAttr, XattrFlags};
 
 pub(crate) use silent::Silent;
 
@@ -283,14 +283,20 @@ impl<R: Runtime> Client<R> {
 
     /// [`Client::setattr`] as a part of another operation.
     pub(crate) async fn setattr_in(&self, flow: Flow, who: &Credentials, handle: Handle, changes: &SetAttr) -> Result<Attr> {
+        Ok(self.setattr_seen(flow, who, handle, changes, false).await?.attr)
+    }
+
+    /// The same; `soon`: data servers that do not answer and have no part in it are not waited for.
+    pub(super) async fn setattr_seen(&self, flow: Flow, who: &Credentials, handle: Handle, changes: &SetAttr, soon: bool) -> Result<Seen> {
+        let exact = |attr| Seen { attr, is_exact: true };
         if let Some(inode) = self.inner.opens.get(handle).filter(|inode| inode.is_delayed()) {
             if let Some(attr) = self.keep_attributes(who, &inode, changes) {
-                return Ok(attr);
+                return Ok(exact(attr));
             }
             self.send_attributes(flow, &inode).await?;
         }
         if let Some(attr) = self.absorb_attributes(who, handle, changes) {
-            return Ok(attr);
+            return Ok(exact(attr));
         }
         let mut changes = changes.clone();
         if changes.mode.is_some_and(|mode| set_id_bits(mode) != 0) && changes.mtime.is_none() {
@@ -315,6 +321,9 @@ impl<R: Runtime> Client<R> {
             inode.truncated(&state.attr, writes_before);
         }
         drop(passage);
+        if soon && size.is_none() {
+            return Box::pin(self.settle_change_soon(flow, state, asked)).await;
+        }
         let mut attr = self.settle_change(flow, state, asked, size.is_some()).await?;
         if may_have_holes
             && let Ok(now) = Box::pin(self.getattr_in(flow, handle)).await
@@ -323,7 +332,7 @@ impl<R: Runtime> Client<R> {
         {
             attr.hole_bytes = now.hole_bytes;
         }
-        Ok(attr)
+        Ok(exact(attr))
     }
 
     /// Sends a change of attributes, and learns from the answer. Also gives when it was asked for.

@@ -5,13 +5,13 @@
 //! the metadata server knows, after a short while, and is told so. A server that was waited for in
 //! vain is not waited for again for some time, so a thousand such files cost no more than one.
 
-use weft_base::{Attr, FileKind, Handle, Layout, MILLISECOND, SECOND, ServerRole};
+use weft_base::{Attr, Credentials, FileKind, Handle, Layout, MILLISECOND, SECOND, ServerRole, Status};
 use weft_rt::Runtime;
 use weft_wire::ops::FileState;
 
 use crate::flow::Flow;
 use crate::knowledge::Asked;
-use crate::{Client, Result, Seen};
+use crate::{Client, Result, Seen, SetAttr};
 
 /// So long is a data server waited for, in nanoseconds.
 const PATIENCE: u64 = 500 * MILLISECOND;
@@ -36,6 +36,28 @@ impl<R: Runtime> Client<R> {
         match self.settle_at_once(&state, asked) {
             Some(attr) => Ok(Seen { attr, is_exact: true }),
             None => Box::pin(self.settle_soon(flow, state, asked)).await,
+        }
+    }
+
+    /// Like [`Client::setattr`], but waits a short while only for data servers that do not answer,
+    /// unless they have to do with the change: one of a size they have.
+    ///
+    /// # Errors
+    /// As [`Client::setattr`].
+    pub async fn setattr_soon(&self, who: &Credentials, handle: Handle, changes: &SetAttr) -> Result<Seen> {
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_SETATTR);
+        self.setattr_seen(self.flow("setattr", handle), who, handle, changes, true).await
+    }
+
+    /// Like `settle_change`, but waits a short while only for data servers that do not answer.
+    pub(crate) async fn settle_change_soon(&self, flow: Flow, state: FileState, asked: Asked) -> Result<Seen> {
+        let told = state.attr;
+        if let Some(attr) = self.settle_at_once(&state, asked) {
+            return Ok(Seen { attr, is_exact: true });
+        }
+        match self.settle_soon(flow, state, asked).await {
+            Err(error) if error.status == Status::Stale => Ok(self.seen_last(told)),
+            seen => seen,
         }
     }
 

@@ -11,12 +11,13 @@ use weft_base::{Attr, Credentials, EXECUTE, FileKind, Handle, Status, check_name
 use weft_rt::Runtime;
 use weft_wire::LeaseScope;
 use weft_wire::ops::{
-    CreateRequest, LinkRequest, LookupReply, LookupRequest, MkdirRequest, ReadlinkRequest, RenameRequest, RmdirRequest, UnlinkRequest,
+    CreateRequest, FileState, LinkRequest, LookupReply, LookupRequest, MkdirRequest, ReadlinkRequest, RenameRequest, RmdirRequest,
+    UnlinkRequest,
 };
 
 use crate::attributes::Settled;
 use crate::flow::Flow;
-use crate::knowledge::{Effect, Led, Touched};
+use crate::knowledge::{Asked, Effect, Led, Touched};
 use crate::{Client, RenameFlags, Result, Seen};
 
 pub(crate) use directory::Wanted;
@@ -330,9 +331,39 @@ impl<R: Runtime> Client<R> {
     /// [`Status::Stale`] if the object is gone, permissions, servers that do not answer.
     pub async fn link(&self, who: &Credentials, handle: Handle, to_dir: Handle, to_name: &[u8]) -> Result<Attr> {
         let flow = self.flow("link", handle);
+        match self.link_in(flow, who, handle, to_dir, to_name).await? {
+            (Some(state), asked) => self.settle_change(flow, state, asked, false).await,
+            (None, _) => self.getattr_in(flow, handle).await,
+        }
+    }
+
+    /// Like [`Client::link`], but waits a short while only for data servers that do not answer.
+    ///
+    /// # Errors
+    /// As [`Client::link`].
+    pub async fn link_soon(&self, who: &Credentials, handle: Handle, to_dir: Handle, to_name: &[u8]) -> Result<Seen> {
+        let flow = self.flow("link", handle);
+        match self.link_in(flow, who, handle, to_dir, to_name).await? {
+            (Some(state), asked) => self.settle_change_soon(flow, state, asked).await,
+            (None, _) => self.getattr_soon(handle).await,
+        }
+    }
+
+    /// The state after that, if it was told, and when it was asked for.
+    async fn link_in(
+        &self,
+        flow: Flow,
+        who: &Credentials,
+        handle: Handle,
+        to_dir: Handle,
+        to_name: &[u8],
+    ) -> Result<(Option<FileState>, Asked)> {
         let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
         let to_name = checked(flow, to_name)?;
-        let kind = self.getattr_in(flow, handle).await?.kind;
+        let kind = match self.inner.knowledge.state(handle, self.rt().now()) {
+            Some((known, _)) => known.attr.kind,
+            None => self.get_state(flow, handle).await?.attr.kind,
+        };
         if kind == FileKind::Directory {
             return Err(flow.error(Status::NotPermitted));
         }
@@ -341,10 +372,7 @@ impl<R: Runtime> Client<R> {
         let make = |to| LinkRequest { handle, kind, to, to_name: to_name.clone(), who: who.clone() };
         let reply = self.call_in_dir(flow, to_dir, By::Name(&to_name), make).await?;
         change.done(Effect::Made(reply.dir));
-        match reply.state {
-            Some(state) => self.settle_change(flow, state, asked, false).await,
-            None => self.getattr_in(flow, handle).await,
-        }
+        Ok((reply.state, asked))
     }
 
     /// Makes a symlink to `target` (1 to 4095 bytes, not looked at). Returns its attributes.
