@@ -116,6 +116,11 @@ impl Export {
         self.admits_address(address) && (port < PRIVILEGED_PORTS || !self.wants_privileged_ports)
     }
 
+    /// True if it is for clients on the gateway's own machine.
+    pub fn is_for_this_machine(&self) -> bool {
+        !self.is_for_all && self.networks.is_empty()
+    }
+
     /// True if a client at this address may use it from some port.
     pub fn admits_address(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();

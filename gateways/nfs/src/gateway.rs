@@ -112,13 +112,24 @@ impl<R: Runtime> fmt::Debug for Nfs<R> {
 }
 
 impl<R: Runtime> Nfs<R> {
-    /// Over a client that has no other user; `key` is the one by which it uses the file system. The
-    /// directories of the exports are looked up, and all servers are met.
+    /// Over a client that has no other user; `key` is the one by which it uses the file system:
+    /// without one anybody can make handles, and all of it may be exported to this machine only.
+    /// The directories of the exports are looked up, and all servers are met.
     ///
     /// # Errors
     /// What is wrong with an export, for people.
     pub async fn open(client: Client<R>, key: Option<ClusterKey>, exports: Vec<Export>, log: Warnings) -> Result<Nfs<R>, String> {
         let fs_id = client.map().fs_id;
+        if key.is_none()
+            && let Some(export) = exports.iter().find(|export| export.path != "/" || !export.is_for_this_machine())
+        {
+            return Err(format!(
+                "{} has no key, so whoever reaches this gateway can make handles of any file: the export {} would keep nobody out of the rest. \
+                 Without a key export / to this machine only, or make a file system with keys (`weft up`, `weft genconfig`)",
+                client.map().fs_name,
+                export.path
+            ));
+        }
         let mut found: Vec<Exported> = Vec::new();
         for export in exports {
             let path = export.path.clone();

@@ -71,16 +71,6 @@ impl Args {
                 fs.name
             );
         }
-        if key.is_none()
-            && let Some(export) = exports.iter().find(|export| export.path != "/" || export.is_for_all || !export.networks.is_empty())
-        {
-            bail!(
-                "{} has no key, so whoever reaches this gateway can make handles of any file: the export {} would keep nobody out of the rest. \
-                 Without a key export / to this machine only, or make a file system with keys (`weft up`, `weft genconfig`)",
-                fs.name,
-                export.path
-            );
-        }
         let key = key.map(|key| key.key.clone());
         // A flood of lines would fill the disk.
         let log = Mutex::new(LimitedLog::new(Log::to_stderr("weft nfs")));

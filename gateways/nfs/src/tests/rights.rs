@@ -101,6 +101,26 @@ fn exports_have_their_rules() {
 }
 
 #[test]
+fn without_a_key_all_is_exported_to_the_own_machine_only() {
+    let world = World::new(1, 2);
+    let open = |exports: &[&str]| world.gateway_by(None, exports, Box::new(|line| panic!("{line}")));
+    let top = world.user(&world.gateway(&["/:no_root_squash"]), 0);
+    top.mkdir(&top.mount("/").unwrap(), "data", 0o755).unwrap();
+    // Anybody makes a handle of anything: these would keep nobody out of the rest.
+    for exports in [&["/:*"][..], &["/:10.0.0.0/8"], &["/:127.0.0.1"], &["/data"], &["/data:ro,*"], &["/", "/data"]] {
+        assert!(open(exports).is_err_and(|words| words.contains("no key")), "{exports:?}");
+    }
+    let gate = open(&["/:no_root_squash"]).expect("it is for this machine");
+    let user = world.user(&gate, 0);
+    let root = user.mount("/").unwrap();
+    let file = user.create(&root, "file", 1, 0o600).unwrap();
+    let stranger = User { address: [10, 0, 0, 1].into(), ..user.clone() };
+    assert_eq!(stranger.mount("/"), Err(DENIED));
+    let getattr = stranger.record(3, NFS_PROGRAM, 1, &super::world::args(|out| out.opaque(&file)));
+    assert_eq!(stranger.send(getattr), Some(refused(3, Refusal::Rejected)));
+}
+
+#[test]
 fn rights_follow_access_control_lists() {
     let world = World::new(1, 2);
     let gate = world.gateway(&["/:no_root_squash"]);

@@ -132,12 +132,15 @@ impl World {
 
     /// The same, of servers that do not answer all the time.
     pub fn gateway_that_warns(&self, exports: &[&str], log: Warnings) -> Gate {
+        self.gateway_by(Some(ClusterKey([3; 32])), exports, log).expect("the exports are there")
+    }
+
+    /// The same, of a file system with this key or without one.
+    pub fn gateway_by(&self, key: Option<ClusterKey>, exports: &[&str], log: Warnings) -> Result<Gate, String> {
         let node = self.sim.add_node(NodeConfig::client(format!("gateway{}", self.next.get())));
         let client = self.client_on(node);
         let exports = exports.iter().map(|text| Export::parse(text).expect("an export")).collect();
-        let key = Some(ClusterKey([3; 32]));
-        let opened = self.run(async move { Nfs::open(client, key, exports, log).await });
-        let nfs = Rc::new(opened.expect("the exports are there"));
+        let nfs = Rc::new(self.run(async move { Nfs::open(client, key, exports, log).await })?);
         let flows = [nfs.clone(), nfs.clone(), nfs.clone(), nfs.clone()];
         let [closer, keeper, tender, listener] = flows;
         self.sim.spawn_on(node, |_| async move { closer.posix.close_in_background().await });
@@ -147,7 +150,7 @@ impl World {
             let listener = listener.clone();
             self.sim.spawn_on(node, move |_| async move { listener.posix.hear_notices(server).await });
         }
-        Gate { nfs, told: Rc::default(), answers: Rc::new(Cell::new(Told::Taken)), node }
+        Ok(Gate { nfs, told: Rc::default(), answers: Rc::new(Cell::new(Told::Taken)), node })
     }
 
     /// The machine of a gateway stops.
