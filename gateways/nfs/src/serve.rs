@@ -9,14 +9,16 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use weft_base::SECOND;
 use weft_posix::Posix;
-use weft_rt::ThreadRuntime;
+use weft_rt::{Either, ThreadRuntime, race};
 
 use crate::gateway::{Above, Nfs, Peer, lock};
 use crate::locks::callback;
@@ -32,6 +34,11 @@ const LEAVING_MAX: usize = 256;
 const THREADS_MAX: u32 = 16;
 /// Most threads beside the first of each connection.
 const MORE_THREADS_MAX: usize = 64;
+/// A call that has been carried out for so long, in nanoseconds, waits for a server: others of its
+/// connection and its thread are not counted against it.
+const LONG_NS: u64 = SECOND;
+/// Most such calls that do not count.
+const LONG_MAX: usize = 256;
 /// A connection that says nothing for so long is closed; clients open another one.
 const IDLE_MAX: Duration = Duration::from_secs(15 * 60);
 /// A record that has begun must be there after so long.
@@ -59,6 +66,8 @@ struct Shared<R: ThreadRuntime> {
     begin: Instant,
     connections: Mutex<Vec<Arc<Connection>>>,
     more_threads: AtomicUsize,
+    /// Calls that take long.
+    long: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -73,6 +82,8 @@ struct Connection {
     waiting: AtomicU32,
     /// Calls that are carried out.
     running: AtomicU32,
+    /// Of these, those that take long and do not count.
+    long: AtomicU32,
     /// When it said something last, in milliseconds since the begin.
     last_ms: AtomicU64,
     is_over: AtomicBool,
@@ -91,6 +102,7 @@ impl<R: ThreadRuntime> Serving<R> {
             begin: Instant::now(),
             connections: Mutex::default(),
             more_threads: AtomicUsize::new(0),
+            long: AtomicUsize::new(0),
         });
         shared.beside("weft-closer", async |shared| shared.nfs.posix.close_in_background().await)?;
         shared.beside("weft-keeper", async |shared| shared.nfs.posix.keep_alive().await)?;
@@ -211,6 +223,7 @@ fn begin<R: ThreadRuntime>(shared: &Arc<Shared<R>>, stream: TcpStream, address: 
         threads: AtomicU32::new(0),
         waiting: AtomicU32::new(0),
         running: AtomicU32::new(0),
+        long: AtomicU32::new(0),
         last_ms: AtomicU64::new(shared.now_ms()),
         is_over: AtomicBool::new(false),
     });
@@ -270,15 +283,9 @@ fn begin_thread<R: ThreadRuntime>(shared: &Arc<Shared<R>>, connection: &Arc<Conn
 fn serve<R: ThreadRuntime>(shared: &Arc<Shared<R>>, connection: &Arc<Connection>) {
     while let Some(record) = connection.next(shared) {
         connection.running.fetch_add(1, Ordering::Relaxed);
-        if connection.waiting.load(Ordering::Relaxed) == 0 && connection.threads.load(Ordering::Relaxed) < THREADS_MAX {
-            let is_one_more = shared.more_threads.fetch_add(1, Ordering::Relaxed) < MORE_THREADS_MAX;
-            // Without another thread, the next call waits for this one.
-            if !is_one_more || begin_thread(shared, connection).is_err() {
-                shared.more_threads.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
+        read_on(shared, connection);
         let nfs = &shared.nfs;
-        let answer = nfs.posix.rt().block_on(nfs.answer(connection.client, record.into()));
+        let (answer, is_replaced) = carry_out(shared, connection, record.into());
         if let Some(answer) = answer
             && connection.write(&answer).is_err()
         {
@@ -287,7 +294,46 @@ fn serve<R: ThreadRuntime>(shared: &Arc<Shared<R>>, connection: &Arc<Connection>
         connection.last_ms.store(shared.now_ms(), Ordering::Relaxed);
         connection.running.fetch_sub(1, Ordering::Relaxed);
         nfs.begun_waits().into_iter().for_each(|number| begin_wait(shared, number));
+        if is_replaced && connection.is_read() {
+            return;
+        }
     }
+}
+
+/// Another thread reads the next call, if there is none that will. Without one, the next call waits
+/// for one of those that are carried out.
+fn read_on<R: ThreadRuntime>(shared: &Arc<Shared<R>>, connection: &Arc<Connection>) {
+    let threads_max = THREADS_MAX + connection.long.load(Ordering::Relaxed);
+    if connection.is_read() || connection.threads.load(Ordering::Relaxed) >= threads_max {
+        return;
+    }
+    let more_max = MORE_THREADS_MAX + shared.long.load(Ordering::Relaxed).min(LONG_MAX);
+    let is_one_more = shared.more_threads.fetch_add(1, Ordering::Relaxed) < more_max;
+    if !is_one_more || begin_thread(shared, connection).is_err() {
+        shared.more_threads.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The answer to a record, and whether it took so long that another thread has the place of this
+/// one: or else calls that wait for one server would keep those from being read that do not need
+/// it.
+fn carry_out<R: ThreadRuntime>(shared: &Arc<Shared<R>>, connection: &Arc<Connection>, record: Bytes) -> (Option<RpcAnswer>, bool) {
+    let rt = shared.nfs.posix.rt();
+    let mut answer = pin!(shared.nfs.answer(connection.client, record));
+    if let Either::First(answer) = rt.block_on(race(answer.as_mut(), rt.sleep_until(rt.now() + LONG_NS))) {
+        return (answer, false);
+    }
+    let counts = shared.long.fetch_add(1, Ordering::Relaxed) >= LONG_MAX;
+    if !counts {
+        connection.long.fetch_add(1, Ordering::Relaxed);
+        read_on(shared, connection);
+    }
+    let answer = rt.block_on(answer);
+    if !counts {
+        connection.long.fetch_sub(1, Ordering::Relaxed);
+    }
+    shared.long.fetch_sub(1, Ordering::Relaxed);
+    (answer, !counts)
 }
 
 /// A client waits for a lock, and was told so: another thread does the waiting.
@@ -305,6 +351,11 @@ impl Connection {
         self.is_over.store(true, Ordering::Relaxed);
         // It may be closed already.
         let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// True if a thread reads or is about to.
+    fn is_read(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0 || matches!(self.reading.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     fn manners(&self) -> Manners {

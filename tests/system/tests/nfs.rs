@@ -176,22 +176,72 @@ fn promise_strangers_keep_no_nfs_client_out() {
     wait_until("the end of the gateway", PATIENCE, || !alive(gateway.child.id()));
 }
 
+/// The record of a call by a user who does not say who he is, with these arguments.
+fn call(number: u32, (program, procedure): (u32, u32), arguments: &[u8]) -> Vec<u8> {
+    let head = [number, 0, 2, program, 3, procedure, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
+    let mark = (head.len() + arguments.len()) as u32 | 1 << 31;
+    [&mark.to_be_bytes(), &head[..], arguments].concat()
+}
+
+/// Bytes of variable length in a call.
+fn opaque(bytes: &[u8]) -> Vec<u8> {
+    let filled = [0; 3][..(4 - bytes.len() % 4) % 4].to_vec();
+    [&(bytes.len() as u32).to_be_bytes(), bytes, &filled].concat()
+}
+
+/// The next answer: the number of its call, and the results.
+fn answer(connection: &mut TcpStream) -> std::io::Result<(u32, Vec<u8>)> {
+    let mut mark = [0; 4];
+    connection.read_exact(&mut mark)?;
+    let mut record = vec![0; (u32::from_be_bytes(mark) & !(1 << 31)) as usize];
+    connection.read_exact(&mut record)?;
+    let number = u32::from_be_bytes(record[..4].try_into().expect("four bytes"));
+    Ok((number, record.split_off(24)))
+}
+
+fn connect(gateway: &Gateway) -> TcpStream {
+    let connection = TcpStream::connect(("127.0.0.1", gateway.port)).expect("it listens");
+    connection.set_read_timeout(Some(PATIENCE)).unwrap();
+    connection
+}
+
 /// Says NULL, which needs no rights; true if it is answered.
 fn is_heard(connection: &mut TcpStream) -> bool {
-    let call = [40 | 1 << 31, 7, 0, 2, 100_003, 3, 0, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
-    let mut answer = [0; 4 + 6 * 4];
-    connection.write_all(&call).and_then(|()| connection.read_exact(&mut answer)).is_ok() && answer[4..8] == [0, 0, 0, 7]
+    connection.write_all(&call(7, (100_003, 0), &[])).and_then(|()| answer(connection)).is_ok_and(|(number, _)| number == 7)
+}
+
+#[test]
+fn a_silent_server_holds_up_its_own_calls_only_and_makes_each_change_once() {
+    let fs = FileSystem::up(&["--meta", "1", "--data", "1"]);
+    ok(weft().args(["mkdir", "-m", "777", &fs.at("/dir")]));
+    let gateway = Gateway::start_with(&fs, "127.0.0.1:0", &["/dir"], &["--timeout", "2"]);
+    let mut connection = connect(&gateway);
+    connection.write_all(&call(0, (100_005, 1), &opaque(b"/dir"))).unwrap();
+    let (_, mounted) = answer(&mut connection).unwrap();
+    assert_eq!(mounted[..8], [0, 0, 0, 0, 0, 0, 0, 44], "a handle");
+    let dir = opaque(&mounted[8..52]);
+    fs.signal("meta0", Signal::STOP);
+    // More than one connection may have under way.
+    for number in 1..=20u32 {
+        let name = opaque(format!("made{number}").as_bytes());
+        connection.write_all(&call(number, (100_003, 9), &[&dir[..], &name, &[0; 6 * 4]].concat())).unwrap();
+    }
+    connection.write_all(&call(99, (100_003, 0), &[])).unwrap();
+    // Twice as long as a call waits for a server that it only asks.
+    std::thread::sleep(Duration::from_secs(4));
+    let (number, _) = answer(&mut connection).expect("an answer");
+    assert_eq!(number, 99, "what needs no server is answered, and nothing else");
+    fs.signal("meta0", Signal::CONT);
+    for _ in 1..=20 {
+        let (number, results) = answer(&mut connection).expect("an answer");
+        assert_eq!(results[..4], [0; 4], "change {number} is told of as it was made");
+    }
 }
 
 #[test]
 fn promise_busy_strangers_keep_no_nfs_client_out() {
     let fs = FileSystem::up(&[]);
     let gateway = Gateway::start(&fs, 0, &["/"]);
-    let connect = |gateway: &Gateway| {
-        let connection = TcpStream::connect(("127.0.0.1", gateway.port)).expect("it listens");
-        connection.set_read_timeout(Some(PATIENCE)).unwrap();
-        connection
-    };
     let mut strangers: Vec<TcpStream> = (0..256).map(|_| connect(&gateway)).collect();
     assert!(strangers.iter_mut().all(is_heard), "it takes so many");
     for _ in 0..20 {
