@@ -9,8 +9,10 @@ use std::net::IpAddr;
 
 use weft_base::{Nanos, SECOND};
 
-/// Most answers kept, each of less than a KiB.
-const ANSWERS_MAX: usize = 4096;
+/// Most answers kept, each of less than a KiB; for one more the client with the most loses one.
+const ANSWERS_MAX: usize = 16_384;
+/// Most answers kept of one client: more than it can wait for at once.
+const OF_CLIENT_MAX: usize = 1024;
 /// How long an answer is kept, in nanoseconds: longer than clients wait before they ask again.
 const AGE_MAX: u64 = 180 * SECOND;
 
@@ -47,14 +49,14 @@ pub enum Before {
 pub struct Replies {
     /// An error: it is being carried out, and so often it has been asked for again.
     answers: BTreeMap<CallId, Result<Vec<u8>, u32>>,
-    /// In the order of their ends.
-    ended: VecDeque<(Nanos, CallId)>,
+    /// Those of each client in the order of their ends.
+    ended: BTreeMap<IpAddr, VecDeque<(Nanos, CallId)>>,
 }
 
 impl Replies {
     /// A call has come. After [`Before::Nothing`], [`Replies::answered`] must follow.
     pub fn begin(&mut self, call: CallId, now: Nanos) -> Before {
-        self.forget(now);
+        self.forget(call.address, now);
         match self.answers.get_mut(&call) {
             Some(Ok(answer)) => Before::Answered(answer.clone()),
             Some(Err(asked)) => {
@@ -80,8 +82,14 @@ impl Replies {
     /// The answer to a call that has begun.
     pub fn answered(&mut self, call: CallId, answer: Vec<u8>, now: Nanos) {
         self.answers.insert(call, Ok(answer));
-        self.ended.push_back((now, call));
-        self.forget(now);
+        self.ended.entry(call.address).or_default().push_back((now, call));
+        self.forget(call.address, now);
+        if self.answers.len() > ANSWERS_MAX
+            && let Some((_, ended)) = self.ended.iter_mut().max_by_key(|(_, ended)| ended.len())
+            && let Some((_, oldest)) = ended.pop_front()
+        {
+            self.answers.remove(&oldest);
+        }
     }
 
     /// The call was not carried out: the next one is the first.
@@ -89,12 +97,16 @@ impl Replies {
         self.answers.remove(call);
     }
 
-    fn forget(&mut self, now: Nanos) {
-        while let Some((at, call)) = self.ended.front().copied()
-            && (self.ended.len() > ANSWERS_MAX || now.since(at) >= AGE_MAX)
+    fn forget(&mut self, client: IpAddr, now: Nanos) {
+        let Some(ended) = self.ended.get_mut(&client) else { return };
+        while let Some((at, call)) = ended.front().copied()
+            && (ended.len() > OF_CLIENT_MAX || now.since(at) >= AGE_MAX)
         {
-            self.ended.pop_front();
+            ended.pop_front();
             self.answers.remove(&call);
+        }
+        if ended.is_empty() {
+            self.ended.remove(&client);
         }
     }
 }
@@ -128,14 +140,26 @@ mod tests {
     #[test]
     fn answers_are_forgotten_by_age_and_number() {
         let mut replies = Replies::default();
-        for xid in 0..ANSWERS_MAX as u32 + 10 {
+        for xid in 0..OF_CLIENT_MAX as u32 + 10 {
             assert_eq!(replies.begin(call(xid), Nanos(0)), Before::Nothing);
             replies.answered(call(xid), Vec::new(), Nanos(0));
         }
-        assert_eq!(replies.answers.len(), ANSWERS_MAX);
+        assert_eq!(replies.answers.len(), OF_CLIENT_MAX);
         assert_eq!(replies.begin(call(9), Nanos(1)), Before::Nothing, "the oldest are gone");
         assert_eq!(replies.begin(call(10), Nanos(1)), Before::Answered(Vec::new()));
-        assert_eq!(replies.begin(call(5000 - 1000), Nanos(AGE_MAX)), Before::Nothing);
+        assert_eq!(replies.begin(call(500), Nanos(AGE_MAX)), Before::Nothing);
         assert_eq!(replies.ended.len(), 0);
+    }
+
+    #[test]
+    fn a_busy_client_takes_no_answers_of_others() {
+        let mut replies = Replies::default();
+        let of = |client: usize, xid| CallId { address: IpAddr::from([10, 0, 0, client as u8]), ..call(xid) };
+        replies.answered(of(0, 1), vec![7], Nanos(0));
+        for number in 0..2 * ANSWERS_MAX {
+            replies.answered(of(1 + number % 40, number as u32), Vec::new(), Nanos(0));
+        }
+        assert!(replies.answers.len() <= ANSWERS_MAX);
+        assert_eq!(replies.begin(of(0, 1), Nanos(1)), Before::Answered(vec![7]));
     }
 }
