@@ -13,9 +13,43 @@ use libc::{FILE, off_t, size_t, ssize_t};
 use crate::border::{errno, set_errno};
 use crate::table;
 
+/// A place in the C library's list of streams.
+type Place = *mut c_void;
+
 unsafe extern "C" {
     /// The descriptor of a stream.
     pub(crate) fn fileno_unlocked(file: *mut FILE) -> c_int;
+    fn fflush_unlocked(file: *mut FILE) -> c_int;
+    fn ftrylockfile(file: *mut FILE) -> c_int;
+    fn funlockfile(file: *mut FILE);
+    fn __fpending(file: *mut FILE) -> size_t;
+    fn _IO_list_lock();
+    fn _IO_list_unlock();
+    fn _IO_iter_begin() -> Place;
+    fn _IO_iter_end() -> Place;
+    fn _IO_iter_next(place: Place) -> Place;
+    fn _IO_iter_file(place: Place) -> *mut FILE;
+}
+
+/// Writes out what is left in streams. One that another thread is at work with, or waits in for
+/// input, is passed over: a program does not wait for such a thread at its end either.
+///
+/// # Safety
+/// The C library's list of streams is whole.
+pub(crate) unsafe fn write_out() {
+    _IO_list_lock();
+    let mut place = _IO_iter_begin();
+    while place != _IO_iter_end() {
+        let file = _IO_iter_file(place);
+        if ftrylockfile(file) == 0 {
+            if __fpending(file) > 0 {
+                fflush_unlocked(file);
+            }
+            funlockfile(file);
+        }
+        place = _IO_iter_next(place);
+    }
+    _IO_list_unlock();
 }
 
 /// Entries of a table: two that are unused, and behind them the functions. These are the places of

@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int};
 use libc::{gid_t, pid_t, size_t, uid_t};
 
 use crate::border::{calls, is_inside, quietly};
-use crate::{handing, real, session, table};
+use crate::{handing, jumps, real, session, table};
 
 /// What the forking thread holds.
 struct Forking(UnsafeCell<Option<(session::Held, table::Held)>>);
@@ -69,9 +69,9 @@ extern "C" fn begin() {
 /// After the program has ended, and everything that it wanted to be done at its end.
 extern "C" fn end() {
     if session::prefix().is_some() && !is_inside() {
-        // Streams are written out by the C library later still.
-        // SAFETY: all streams.
-        unsafe { libc::fflush(std::ptr::null_mut()) };
+        // The C library itself does so later still.
+        // SAFETY: the C library is as it was when the program ended.
+        unsafe { jumps::write_out() };
         quietly(session::leave);
     }
 }

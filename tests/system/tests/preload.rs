@@ -28,10 +28,10 @@ fn folder() -> TempDir {
     tempfile::tempdir().expect("a temporary folder")
 }
 
-/// The walk through the calls, compiled.
-fn walk(dir: &TempDir) -> PathBuf {
-    let program = dir.path().join("walk");
-    ok(Command::new("cc").args(["-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&program).arg(example("walk.c")));
+/// One of the examples in C, compiled.
+fn compiled(dir: &TempDir, name: &str) -> PathBuf {
+    let program = dir.path().join(name);
+    ok(Command::new("cc").args(["-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&program).arg(example(&format!("{name}.c"))));
     program
 }
 
@@ -41,7 +41,7 @@ fn every_call_does_what_the_kernel_does_or_is_refused() {
         return;
     }
     let (dir, there) = (folder(), folder());
-    let program = walk(&dir);
+    let program = compiled(&dir, "walk");
     let there = there.path().canonicalize().expect("a folder has a path");
     assert!(ok(Command::new(&program).arg(&there)).contains("all is well"), "that is what Linux does");
     let fs = FileSystem::up(&["--meta", "2", "--data", "2"]);
@@ -52,6 +52,24 @@ fn every_call_does_what_the_kernel_does_or_is_refused() {
         let mut command = weft();
         command.arg("preload").arg(fs.state()).args(options).arg("--").arg(&program);
         assert!(ok(command.arg(format!("/weft/{name}")).arg("weft")).contains("all is well"), "{name}");
+    }
+}
+
+#[test]
+fn ends_of_programs_are_those_of_the_kernel() {
+    if !available("ends_of_programs_are_those_of_the_kernel", &[Need::Programs(&["cc"])]) {
+        return;
+    }
+    let (dir, there) = (folder(), folder());
+    let program = compiled(&dir, "ways");
+    let there = there.path().canonicalize().expect("a folder has a path");
+    assert!(ok(Command::new(&program).arg(&there)).contains("all is well"), "that is what Linux does");
+    let fs = FileSystem::up(&["--meta", "2", "--data", "1"]);
+    for (name, options) in [("asks", &["--leases", "never"][..]), ("believes", &["--leases", "always"]), ("absorbs", &["--absorb"])] {
+        ok(preloaded(&fs, "mkdir").arg(format!("/weft/{name}")));
+        let mut command = weft();
+        command.arg("preload").arg(fs.state()).args(options).arg("--").arg(&program);
+        assert!(ok(command.arg(format!("/weft/{name}"))).contains("all is well"), "{name}");
     }
 }
 
