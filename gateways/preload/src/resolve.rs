@@ -1,7 +1,7 @@
 //! What the C library does with paths by calls of its own: canonical paths, patterns, walks through
 //! trees, names of temporary files.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 use libc::{mode_t, size_t};
@@ -150,6 +150,8 @@ struct Walk {
     visit: Visit,
     flags: c_int,
     device: libc::dev_t,
+    /// Directories that were met, if symlinks are followed, which may lead round in circles.
+    met: HashSet<(libc::dev_t, libc::ino_t)>,
 }
 
 const FTW_F: c_int = 0;
@@ -162,6 +164,8 @@ const FTW_SLN: c_int = 6;
 const FTW_PHYS: c_int = 1;
 const FTW_MOUNT: c_int = 2;
 const FTW_DEPTH: c_int = 8;
+/// It is `ftw`, which tells less. No flag of C.
+const FTW_OLD: c_int = 1 << 30;
 /// Directories within directories, at most.
 const LEVELS_MAX: c_int = 1024;
 
@@ -172,6 +176,7 @@ impl Walk {
         let mut kind = FTW_F;
         if attributes::fstatat(libc::AT_FDCWD, path.as_ptr(), &mut stat, follow) != 0 {
             kind = match attributes::fstatat(libc::AT_FDCWD, path.as_ptr(), &mut stat, libc::AT_SYMLINK_NOFOLLOW) {
+                0 if self.flags & FTW_OLD != 0 => FTW_NS,
                 0 => FTW_SLN,
                 _ if level == 0 => return -1,
                 _ => FTW_NS,
@@ -188,6 +193,9 @@ impl Walk {
         let mut place = Ftw { base, level };
         if kind != FTW_F || stat.st_mode & libc::S_IFMT != libc::S_IFDIR {
             return (self.visit)(path.as_ptr(), &stat, kind, &mut place);
+        }
+        if self.flags & FTW_PHYS == 0 && !self.met.insert((stat.st_dev, stat.st_ino)) {
+            return 0;
         }
         let dir = if level < LEVELS_MAX { listing::opendir(path.as_ptr()) } else { std::ptr::null_mut() };
         if dir.is_null() {
@@ -226,7 +234,7 @@ unsafe fn walk_tree(path: *const c_char, visit: Visit, flags: c_int) -> c_int {
         set_errno(libc::EOPNOTSUPP);
         return -1;
     }
-    Walk { visit, flags, device: 0 }.go(&CStr::from_ptr(path).to_owned(), 0)
+    Walk { visit, flags, device: 0, met: HashSet::new() }.go(&CStr::from_ptr(path).to_owned(), 0)
 }
 
 const GLOB_ALTDIRFUNC: c_int = 1 << 9;
@@ -297,7 +305,7 @@ calls! {
         match locate(libc::AT_FDCWD, path) {
             None => real::ftw(path, visit as *const c_void, depth),
             // One parameter more is given than is looked at.
-            Some(_) => walk_tree(path, visit, 0),
+            Some(_) => walk_tree(path, visit, FTW_OLD),
         }
     }
 }

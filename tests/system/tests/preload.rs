@@ -56,8 +56,8 @@ fn every_call_does_what_the_kernel_does_or_is_refused() {
 }
 
 #[test]
-fn ends_of_programs_are_those_of_the_kernel() {
-    if !available("ends_of_programs_are_those_of_the_kernel", &[Need::Programs(&["cc"])]) {
+fn circles_and_ends_of_programs_are_those_of_the_kernel() {
+    if !available("circles_and_ends_of_programs_are_those_of_the_kernel", &[Need::Programs(&["cc"])]) {
         return;
     }
     let (dir, there) = (folder(), folder());
