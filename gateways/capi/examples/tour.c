@@ -44,6 +44,22 @@ static void names(weft_fs *fs)
     CHECK(weft_rename(fs, "/tour/link", "/tour/third", RENAME_EXCHANGE) == 0);
     CHECK(weft_lstat(fs, "/tour/third", &attr) == 0 && S_ISLNK(attr.mode));
     FAILS(weft_rmdir(fs, "/tour"), ENOTEMPTY, "not empty");
+    /* With a slash behind it, a path means a directory, as for the calls of the same names. */
+    FAILS(weft_rename(fs, "/tour/file", "/tour/none/", 0), ENOTDIR, "rename /tour/file");
+    FAILS(weft_rename(fs, "/tour/file/", "/tour/none", 0), ENOTDIR, "rename /tour/file/");
+    FAILS(weft_unlink(fs, "/tour/link/"), ENOTDIR, "unlink /tour/link/");
+    FAILS(weft_unlink(fs, "/tour/"), EISDIR, "unlink /tour/");
+    FAILS(weft_rmdir(fs, "/tour/third/"), ENOTDIR, "rmdir /tour/third/");
+    FAILS(weft_rmdir(fs, "/tour/."), EINVAL, "rmdir /tour/.");
+    FAILS(weft_mkdir(fs, "/tour/file/", 0777), EEXIST, "mkdir /tour/file/");
+    FAILS(weft_link(fs, "/tour/file", "/tour/none/"), ENOENT, "link /tour/file");
+    FAILS(weft_symlink(fs, "file", "/tour/none/"), ENOENT, "symlink /tour/none/");
+    FAILS(weft_open(fs, "/tour/file/", O_RDONLY, 0), ENOTDIR, "/tour/file/");
+    FAILS(weft_open(fs, "/tour/file/.", O_RDONLY, 0), ENOTDIR, "/tour/file/.");
+    FAILS(weft_open(fs, "/tour/none/", O_WRONLY | O_CREAT, 0666), EISDIR, "/tour/none/");
+    FAILS(weft_lstat(fs, "/tour/third/", &attr), ENOTDIR, "stat /tour/third/");
+    CHECK(weft_mkdir(fs, "/tour/dir/", 0777) == 0 && weft_rename(fs, "/tour/dir/", "/tour/other/", 0) == 0);
+    CHECK(weft_rmdir(fs, "/tour/other/") == 0);
     CHECK(weft_unlink(fs, "/tour/link") == 0 && weft_unlink(fs, "/tour/third") == 0);
     CHECK(weft_stat(fs, "tour/file", &attr) == 0 && attr.nlink == 1); /* without a slash in front */
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use weft_base::{Attr, Status, mode_with_umask};
-use weft_client::{RenameFlags, SetAttr, XattrFlags};
+use weft_client::{Purpose, RenameFlags, SetAttr, XattrFlags};
 use weft_posix::InodeNumber;
 use weft_rt::ThreadRuntime;
 
@@ -25,7 +25,7 @@ impl<R: ThreadRuntime> FileSystem<R> {
     pub fn mkdir(&self, path: &[u8], mode: u32) -> Result<()> {
         let mode = mode_with_umask(mode, self.umask);
         let made = self.run("mkdir", path, async |posix| {
-            let (dir, name) = posix.resolve_parent(&self.who, path).await?;
+            let (dir, name) = posix.resolve_name(&self.who, path, Purpose::MakeDirectory).await?;
             posix.mkdir(&self.who, dir, &name, mode).await
         });
         made.map(drop)
@@ -37,7 +37,7 @@ impl<R: ThreadRuntime> FileSystem<R> {
     /// As [`weft_client::Client::unlink`].
     pub fn unlink(&self, path: &[u8]) -> Result<()> {
         self.run("unlink", path, async |posix| {
-            let (dir, name) = posix.resolve_parent(&self.who, path).await?;
+            let (dir, name) = posix.resolve_name(&self.who, path, Purpose::Remove).await?;
             posix.unlink(&self.who, dir, &name).await
         })
     }
@@ -48,7 +48,7 @@ impl<R: ThreadRuntime> FileSystem<R> {
     /// As [`weft_client::Client::rmdir`].
     pub fn rmdir(&self, path: &[u8]) -> Result<()> {
         self.run("rmdir", path, async |posix| {
-            let (dir, name) = posix.resolve_parent(&self.who, path).await?;
+            let (dir, name) = posix.resolve_name(&self.who, path, Purpose::RemoveDirectory).await?;
             posix.rmdir(&self.who, dir, &name).await
         })
     }
@@ -56,12 +56,13 @@ impl<R: ThreadRuntime> FileSystem<R> {
     /// Moves a name.
     ///
     /// # Errors
-    /// As [`weft_client::Client::rename`].
+    /// As [`weft_posix::Posix::rename_written`].
     pub fn rename(&self, from: &[u8], to: &[u8], flags: RenameFlags) -> Result<()> {
         self.run("rename", from, async |posix| {
-            let (from_dir, from_name) = posix.resolve_parent(&self.who, from).await?;
-            let (to_dir, to_name) = posix.resolve_parent(&self.who, to).await?;
-            posix.rename(&self.who, (from_dir, &from_name), (to_dir, &to_name), flags).await
+            let (from_dir, from_name) = posix.resolve_name(&self.who, from, Purpose::Move).await?;
+            let (to_dir, to_name) = posix.resolve_name(&self.who, to, Purpose::target_of(flags)).await?;
+            let (old, new) = ((from_dir, &*from_name, from.ends_with(b"/")), (to_dir, &*to_name, to.ends_with(b"/")));
+            posix.rename_written(&self.who, old, new, flags).await
         })
     }
 
@@ -72,7 +73,7 @@ impl<R: ThreadRuntime> FileSystem<R> {
     pub fn link(&self, path: &[u8], name: &[u8]) -> Result<()> {
         let linked = self.run("link", path, async |posix| {
             let attr = posix.resolve(&self.who, path, false).await?;
-            let (dir, name) = posix.resolve_parent(&self.who, name).await?;
+            let (dir, name) = posix.resolve_name(&self.who, name, Purpose::Make).await?;
             posix.link(&self.who, InodeNumber::of(attr.handle), dir, &name).await
         });
         linked.map(drop)
@@ -84,7 +85,7 @@ impl<R: ThreadRuntime> FileSystem<R> {
     /// As [`weft_client::Client::symlink`].
     pub fn symlink(&self, target: &[u8], path: &[u8]) -> Result<()> {
         let made = self.run("symlink", path, async |posix| {
-            let (dir, name) = posix.resolve_parent(&self.who, path).await?;
+            let (dir, name) = posix.resolve_name(&self.who, path, Purpose::Make).await?;
             posix.symlink(&self.who, dir, &name, target).await
         });
         made.map(drop)

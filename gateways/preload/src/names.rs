@@ -6,40 +6,26 @@ use std::sync::Arc;
 use bytes::Bytes;
 use libc::{dev_t, mode_t, size_t, ssize_t};
 use weft_base::FileKind;
-use weft_client::RenameFlags;
+use weft_client::{Purpose, RenameFlags};
 use weft_host::door::ProgramFs;
 use weft_posix::InodeNumber;
 
 use crate::border::{Outcome, border, calls, checked, fail, memory_mut, text};
-use crate::walk::{Begin, Spot, locate};
+use crate::walk::{Begin, Named, Spot, locate};
 use crate::{real, session, table};
-
-/// Where a name is that is made or removed.
-enum Target {
-    Weft(InodeNumber, Bytes),
-    /// A path of the kernel.
-    Kernel(CString),
-}
-
-fn target(fs: &Arc<ProgramFs>, begin: &Begin, missing: c_int) -> Outcome<Target> {
-    match begin.walk(fs, false)? {
-        Spot::Outside(path) => Ok(Target::Kernel(path)),
-        Spot::Directory(_) => fail(missing),
-        Spot::Name(dir, name) => Ok(Target::Weft(dir, name)),
-    }
-}
 
 /// Makes something at a path that is in Weft.
 fn make(
     begin: &Begin,
+    purpose: Purpose,
     real: impl FnOnce(&CString) -> c_int,
     work: impl FnOnce(&Arc<ProgramFs>, InodeNumber, &Bytes) -> Outcome<()>,
 ) -> c_int {
     border(|| {
         let fs = session::fs()?;
-        match target(&fs, begin, libc::EEXIST)? {
-            Target::Kernel(path) => checked(real(&path)),
-            Target::Weft(dir, name) => work(&fs, dir, &name).map(|()| 0),
+        match begin.name(&fs, purpose)? {
+            Named::Kernel(path) => checked(real(&path)),
+            Named::Weft(dir, name) => work(&fs, dir, &name).map(|()| 0),
         }
     })
 }
@@ -48,6 +34,7 @@ unsafe fn mkdir_at(dir: c_int, path: *const c_char, mode: mode_t) -> c_int {
     let Some(begin) = locate(dir, path) else { return real::mkdirat(dir, path, mode) };
     make(
         &begin,
+        Purpose::MakeDirectory,
         |path| real::mkdirat(libc::AT_FDCWD, path.as_ptr(), mode),
         |fs, dir, name| {
             let mode = weft_base::mode_with_umask(mode & 0o1777, session::umask(fs));
@@ -60,6 +47,7 @@ unsafe fn mknod_at(dir: c_int, path: *const c_char, mode: mode_t, device: dev_t)
     let Some(begin) = locate(dir, path) else { return real::mknodat(dir, path, mode, device) };
     make(
         &begin,
+        Purpose::Make,
         |path| real::mknodat(libc::AT_FDCWD, path.as_ptr(), mode, device),
         |fs, dir, name| {
             let bits = if mode & libc::S_IFMT == 0 { libc::S_IFREG } else { mode & libc::S_IFMT };
@@ -78,37 +66,16 @@ unsafe fn unlink_at(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
     let is_directory = flags & libc::AT_REMOVEDIR != 0;
     border(|| {
         let fs = session::fs()?;
-        let (dir, name) = match target(&fs, &begin, if is_directory { libc::EBUSY } else { libc::EISDIR })? {
-            Target::Kernel(path) => return checked(real::unlinkat(libc::AT_FDCWD, path.as_ptr(), flags)),
-            Target::Weft(dir, name) => (dir, name),
+        let (dir, name) = match begin.name(&fs, if is_directory { Purpose::RemoveDirectory } else { Purpose::Remove })? {
+            Named::Kernel(path) => return checked(real::unlinkat(libc::AT_FDCWD, path.as_ptr(), flags)),
+            Named::Weft(dir, name) => (dir, name),
         };
-        match (is_directory, begin.ends_in_dots(), begin.wants_directory()) {
-            (true, true, _) => return fail(libc::EINVAL),
-            (true, ..) => fs.run("rmdir", &name, async |posix| posix.rmdir(fs.who(), dir, &name).await)?,
-            (false, true, _) => return fail(libc::EISDIR),
-            (false, _, true) => return fail(libc::ENOTDIR),
-            (false, ..) => fs.run("unlink", &name, async |posix| posix.unlink(fs.who(), dir, &name).await)?,
+        match is_directory {
+            true => fs.run("rmdir", &name, async |posix| posix.rmdir(fs.who(), dir, &name).await)?,
+            false => fs.run("unlink", &name, async |posix| posix.unlink(fs.who(), dir, &name).await)?,
         }
         Ok(0)
     })
-}
-
-/// Two paths of which one is in Weft at least.
-struct Two {
-    fs: Arc<ProgramFs>,
-    from: Target,
-    to: Target,
-}
-
-/// Finds both, as names; what is in the kernel's tree keeps its path only if both are.
-fn two(from: Option<Begin>, to: Option<Begin>) -> Outcome<Two> {
-    let (Some(from), Some(to)) = (from, to) else { return fail(libc::EXDEV) };
-    if from.ends_in_dots() || to.ends_in_dots() {
-        return fail(libc::EBUSY);
-    }
-    let fs = session::fs()?;
-    let (from, to) = (target(&fs, &from, libc::EBUSY)?, target(&fs, &to, libc::EBUSY)?);
-    Ok(Two { fs, from, to })
 }
 
 unsafe fn rename_at((from_dir, from): (c_int, *const c_char), (to_dir, to): (c_int, *const c_char), flags: c_uint) -> c_int {
@@ -121,15 +88,17 @@ unsafe fn rename_at((from_dir, from): (c_int, *const c_char), (to_dir, to): (c_i
         if flags & !known != 0 || flags == known {
             return fail(libc::EINVAL);
         }
-        let two = two(source, goal)?;
-        match (two.from, two.to) {
-            (Target::Weft(from_dir, from), Target::Weft(to_dir, to)) => {
-                let flags = RenameFlags { no_replace: flags & libc::RENAME_NOREPLACE != 0, exchange: flags & libc::RENAME_EXCHANGE != 0 };
-                let fs = &two.fs;
-                fs.run("rename", &from, async |posix| posix.rename(fs.who(), (from_dir, &from), (to_dir, &to), flags).await)?;
+        let (Some(source), Some(goal)) = (source, goal) else { return fail(libc::EXDEV) };
+        let fs = session::fs()?;
+        let wanted = RenameFlags { no_replace: flags & libc::RENAME_NOREPLACE != 0, exchange: flags & libc::RENAME_EXCHANGE != 0 };
+        // What is in the kernel's tree is the kernel's if both are.
+        match (source.name(&fs, Purpose::Move)?, goal.name(&fs, Purpose::target_of(wanted))?) {
+            (Named::Weft(from_dir, from), Named::Weft(to_dir, to)) => {
+                let (old, new) = ((from_dir, &*from, source.wants_directory()), (to_dir, &*to, goal.wants_directory()));
+                fs.run("rename", &from, async |posix| posix.rename_written(fs.who(), old, new, wanted).await)?;
                 Ok(0)
             }
-            (Target::Kernel(from), Target::Kernel(to)) => {
+            (Named::Kernel(from), Named::Kernel(to)) => {
                 checked(real::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags))
             }
             _ => fail(libc::EXDEV),
@@ -147,19 +116,23 @@ unsafe fn link_at((from_dir, from): (c_int, *const c_char), (to_dir, to): (c_int
     }
     border(|| {
         let fs = session::fs()?;
-        let node = match (is_open, &source) {
-            (true, _) => table::get(from_dir)?.node,
+        let (node, kind) = match (is_open, &source) {
+            (true, _) => table::get(from_dir).map(|open| (open.node, open.kind))?,
             (false, None) => return fail(libc::EXDEV),
             (false, Some(begin)) => match begin.attr(&fs, flags & libc::AT_SYMLINK_FOLLOW != 0)? {
-                Ok(attr) if attr.kind == FileKind::Directory => return fail(libc::EPERM),
-                Ok(attr) => InodeNumber::of(attr.handle),
+                Ok(attr) => (InodeNumber::of(attr.handle), attr.kind),
                 Err(_) => return fail(libc::EXDEV),
             },
         };
         let Some(goal) = goal else { return fail(libc::EXDEV) };
-        match target(&fs, &goal, libc::EEXIST)? {
-            Target::Kernel(_) => fail(libc::EXDEV),
-            Target::Weft(dir, name) => {
+        match goal.name(&fs, Purpose::Make)? {
+            Named::Kernel(_) => fail(libc::EXDEV),
+            Named::Weft(dir, name) if kind == FileKind::Directory => {
+                // Not that it is no file, but that there is the name, is what Linux tells first.
+                let there = Spot::Name(dir, name).attr(&fs);
+                fail(if there.is_ok() { libc::EEXIST } else { libc::EPERM })
+            }
+            Named::Weft(dir, name) => {
                 fs.run("link", &name, async |posix| posix.link(fs.who(), node, dir, &name).await)?;
                 Ok(0)
             }
@@ -171,6 +144,7 @@ unsafe fn symlink_at(to: *const c_char, dir: c_int, path: *const c_char) -> c_in
     let Some(begin) = locate(dir, path) else { return real::symlinkat(to, dir, path) };
     make(
         &begin,
+        Purpose::Make,
         |path| real::symlinkat(to, libc::AT_FDCWD, path.as_ptr()),
         |fs, dir, name| {
             let to = text(to)?;
@@ -184,6 +158,9 @@ unsafe fn symlink_at(to: *const c_char, dir: c_int, path: *const c_char) -> c_in
 
 /// The target of a symlink; `Err` of the path if that is outside.
 pub(crate) fn read_symlink(begin: &Begin) -> Outcome<Result<Bytes, CString>> {
+    if let Some(open) = begin.descriptor() {
+        return Ok(Ok(Bytes::copy_from_slice(&open.path)));
+    }
     let fs = session::fs()?;
     let attr = match begin.attr(&fs, false)? {
         Ok(attr) => attr,

@@ -37,12 +37,16 @@ pub(crate) fn open_inside(begin: &Begin, flags: c_int, mode: u32) -> Outcome<c_i
     if looks_first && flags & libc::O_CREAT != 0 && flags & libc::O_PATH == 0 {
         return fail(libc::EINVAL);
     }
-    let mut follow = looks_first && follows;
+    let has_looked = looks_first || begin.descriptor().is_some();
+    let mut follow = has_looked && follows || begin.wants_directory() && flags & libc::O_CREAT == 0;
     loop {
         let spot = begin.walk(&fs, follow)?;
         let attr = match &spot {
             // SAFETY: a string of our own.
             Spot::Outside(path) => return checked(unsafe { real::open(path.as_ptr(), flags, mode) }),
+            Spot::Directory(_) if flags & libc::O_PATH == 0 && flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL => {
+                return fail(libc::EEXIST);
+            }
             Spot::Directory(_) => spot.attr(&fs)?,
             Spot::Name(..) if looks_first => spot.attr(&fs)?,
             Spot::Name(dir, name) => {
@@ -63,6 +67,11 @@ pub(crate) fn open_inside(begin: &Begin, flags: c_int, mode: u32) -> Outcome<c_i
             FileKind::Symlink if flags & libc::O_PATH == 0 => return fail(libc::ELOOP),
             FileKind::Directory => return install(directory(&attr, begin, flags)?),
             _ if flags & libc::O_DIRECTORY != 0 || begin.wants_directory() => return fail(libc::ENOTDIR),
+            FileKind::File if begin.descriptor().is_some() && flags & libc::O_PATH == 0 => {
+                let (node, how) = (node(&attr), how_of(flags));
+                let number = fs.run("open", &begin.shown(), async |posix| posix.open_node(fs.who(), node, how).await)?;
+                return install(Open::new(node, attr.kind, begin.shown(), flags, Some(At { fs, number })));
+            }
             _ if flags & libc::O_PATH != 0 => return install(Open::new(node(&attr), attr.kind, begin.shown(), flags, None)),
             // Pipes, sockets and devices belong to a kernel.
             _ => return fail(libc::ENXIO),
@@ -74,15 +83,20 @@ fn node(attr: &Attr) -> InodeNumber {
     InodeNumber::of(attr.handle)
 }
 
-fn open_name(fs: &ProgramFs, dir: InodeNumber, name: &[u8], flags: c_int, mode: u32) -> Outcome<Met> {
+/// How a file is opened with these flags.
+fn how_of(flags: c_int) -> OpenHow {
     let truncate = flags & libc::O_TRUNC != 0;
     let rights = if truncate { rights_of(flags).with(Rights::WRITE) } else { rights_of(flags) };
-    let how = OpenHow {
+    OpenHow {
         truncate,
         exclusive: flags & libc::O_EXCL != 0,
         stable: Stable::of_flags(flags, libc::O_SYNC, libc::O_DSYNC),
         ..OpenHow::direct(rights)
-    };
+    }
+}
+
+fn open_name(fs: &ProgramFs, dir: InodeNumber, name: &[u8], flags: c_int, mode: u32) -> Outcome<Met> {
+    let how = how_of(flags);
     let make = (flags & libc::O_CREAT != 0).then(|| weft_base::mode_with_umask(mode, session::umask(fs)));
     Ok(fs.run("open", name, async |posix| posix.open_name(fs.who(), dir, name, how, make).await)?)
 }

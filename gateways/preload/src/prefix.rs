@@ -78,8 +78,11 @@ impl Prefix {
             if way == prefix {
                 let rest: Vec<&[u8]> = left.collect();
                 let mut rest = rest.join(&b'/');
-                if path.ends_with(b"/") && !rest.is_empty() {
-                    rest.push(b'/');
+                if !rest.is_empty() {
+                    // What stands behind the last name says what that has to be.
+                    let end = path.rsplit(|byte| *byte == b'/').find(|name| !name.is_empty());
+                    rest.extend_from_slice(if end == Some(b".") { b"/." } else { b"" });
+                    rest.extend_from_slice(if path.ends_with(b"/") { b"/" } else { b"" });
                 }
                 return Side::Inside(rest);
             }
@@ -98,7 +101,7 @@ impl Prefix {
 }
 
 /// The names of a path, without empty ones and `.`.
-pub(crate) fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."))
 }
 
@@ -145,6 +148,7 @@ mod tests {
     #[test]
     fn every_way_in_is_found() {
         assert_eq!(side("/", "/mnt//weft/./a/b/"), inside("a/b/"));
+        assert_eq!((side("/", "/mnt//weft/a/."), side("/", "/mnt//weft/.")), (inside("a/."), inside("")));
         assert_eq!(side("/", "/mnt/weft/../weft/a"), inside("../weft/a"), "what follows the prefix is not for here");
         assert_eq!(side("/mnt", "weft/a"), inside("a"));
         assert_eq!(side("/mnt/other", "../weft"), inside(""));

@@ -8,8 +8,8 @@ use libc::{mode_t, size_t};
 use weft_base::FileKind;
 
 use crate::border::{Errno, Outcome, border, calls, errno, fail, set_errno, text};
-use crate::prefix::{PATH_BYTES_MAX, names};
-use crate::walk::{begin_of, locate};
+use crate::prefix::PATH_BYTES_MAX;
+use crate::walk::{Begin, begin_of, locate};
 use crate::{attributes, cwd, listing, names as made, opening, real, session, table};
 
 /// Symlinks on one way, at most, as in Linux.
@@ -21,13 +21,21 @@ const SYMLINKS_MAX: usize = 40;
 /// # Errors
 /// ENOENT and what else a walk may meet.
 pub(crate) fn real_path(path: &[u8]) -> Outcome<Vec<u8>> {
+    if let Some(open) = begin_of(libc::AT_FDCWD, path).as_ref().and_then(Begin::descriptor) {
+        return real_path(&open.path);
+    }
     let mut way: Vec<Vec<u8>> = Vec::new();
-    let mut left: VecDeque<Vec<u8>> = names(path).map(<[u8]>::to_vec).collect();
+    let mut left = parts(path);
     let mut symlinks = 0;
     let text_of = |way: &[Vec<u8>]| way.iter().fold(Vec::new(), |text: Vec<u8>, name| [text.as_slice(), b"/", name].concat());
     while let Some(name) = left.pop_front() {
-        if name == b".." {
-            way.pop();
+        if matches!(name.as_slice(), b"." | b"..") {
+            if !way.is_empty() && kind_of(&text_of(&way))? != libc::S_IFDIR {
+                return fail(libc::ENOTDIR);
+            }
+            if name == b".." {
+                way.pop();
+            }
             continue;
         }
         way.push(name);
@@ -45,14 +53,17 @@ pub(crate) fn real_path(path: &[u8]) -> Outcome<Vec<u8>> {
         } else {
             way.pop();
         }
-        names(&target).map(<[u8]>::to_vec).collect::<Vec<_>>().into_iter().rev().for_each(|name| left.push_front(name));
+        parts(&target).into_iter().rev().for_each(|name| left.push_front(name));
     }
     let whole = text_of(&way);
-    let whole = if whole.is_empty() { b"/".to_vec() } else { whole };
-    if path.ends_with(b"/") && kind_of(&whole)? != libc::S_IFDIR {
-        return fail(libc::ENOTDIR);
-    }
-    Ok(whole)
+    Ok(if whole.is_empty() { b"/".to_vec() } else { whole })
+}
+
+/// The names of a path, also `.` and `..`. A slash behind the last one is `.`.
+fn parts(path: &[u8]) -> VecDeque<Vec<u8>> {
+    let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+    let last = path.ends_with(b"/").then_some(&b"."[..]);
+    names.chain(last).map(<[u8]>::to_vec).collect()
 }
 
 /// Where a symlink leads; `None` for anything else that is there.
@@ -68,13 +79,13 @@ fn target_of(path: &[u8]) -> Outcome<Option<Vec<u8>>> {
                 Ok(Some(target))
             }
             _ if errno() == libc::EINVAL => Ok(None),
-            // The prefix need not be there for the kernel.
-            _ => match session::prefix().is_some_and(|prefix| prefix.path().starts_with(path.as_bytes())) {
-                true => Ok(None),
-                false => fail(errno()),
-            },
+            _ if leads_to_prefix(path.as_bytes()) => Ok(None),
+            _ => fail(errno()),
         };
     };
+    if let Some(open) = begin.descriptor() {
+        return Ok(Some(open.path.clone()));
+    }
     let fs = session::fs()?;
     match begin.attr(&fs, false)? {
         Ok(attr) if attr.kind == FileKind::Symlink => Ok(made::read_symlink(&begin)?.ok().map(|target| target.to_vec())),
@@ -83,12 +94,18 @@ fn target_of(path: &[u8]) -> Outcome<Option<Vec<u8>>> {
     }
 }
 
+/// True for a directory above the prefix, which need not be there for the kernel.
+fn leads_to_prefix(path: &[u8]) -> bool {
+    session::prefix().is_some_and(|prefix| prefix.path().strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/")))
+}
+
 fn kind_of(path: &[u8]) -> Outcome<u32> {
     match begin_of(libc::AT_FDCWD, path) {
         Some(begin) => match begin.attr(&session::fs()?, false)? {
             Ok(attr) => Ok(attr.kind.mode_bits()),
             Err(_) => fail(libc::ELOOP),
         },
+        None if leads_to_prefix(path) => Ok(libc::S_IFDIR),
         None => {
             let path = CString::new(path).map_err(|_| Errno(libc::EINVAL))?;
             // SAFETY: plain numbers to be written to, and a string.
@@ -247,8 +264,8 @@ calls! {
         }
         border(|| {
             let path = text(path)?;
-            let here = if path.starts_with(b"/") { Vec::new() } else { here()? };
-            hand_out(&real_path(&[here.as_slice(), b"/", path].concat())?, to)
+            let whole = if path.starts_with(b"/") { path.to_vec() } else { [here()?.as_slice(), b"/", path].concat() };
+            hand_out(&real_path(&whole)?, to)
         })
     }
 

@@ -27,7 +27,7 @@ pub use client::Client;
 pub use error::{Error, Result};
 pub use files::{Hold, OpenFile};
 pub use locks::IsAwaited;
-pub use names::WalkEnd;
+pub use names::{Purpose, WalkEnd};
 pub use servers::{DataSpace, DatafileSums, QuotaUsage, StrayDatafile};
 pub use trees::{
     Discarded, NameFault, NameFaultKind, NameSums, SumNews, TRASH, TrashFault, TreeChange, TreeNews, TreeOutcome, TreeRemoved, TreeSetting,

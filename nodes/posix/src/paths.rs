@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_base::{Attr, Credentials, FileKind, Handle, Status};
-use weft_client::{Client, CreateOptions, Error, OpenFile, OpenWith, Result, SetAttr, WalkEnd, WholeFile};
+use weft_client::{Client, CreateOptions, Error, OpenFile, OpenWith, Purpose, RenameFlags, Result, SetAttr, WalkEnd, WholeFile};
 use weft_rt::Runtime;
 use weft_wire::Rights;
 
@@ -50,13 +50,37 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         self.noted(self.client.resolve(who, path, follow).await)
     }
 
-    /// The directory that holds the last name of a path, and that name, which need not exist.
+    /// The directory that holds the last name of a path, and that name, for what is done with it.
     ///
     /// # Errors
-    /// As [`weft_client::Client::resolve_parent`].
-    pub async fn resolve_parent(&self, who: &Credentials, path: &[u8]) -> Result<(InodeNumber, Bytes)> {
-        let (dir, name) = self.noted(self.client.resolve_parent(who, path).await)?;
+    /// As [`weft_client::Client::resolve_name`].
+    pub async fn resolve_name(&self, who: &Credentials, path: &[u8], purpose: Purpose) -> Result<(InodeNumber, Bytes)> {
+        let (dir, name) = self.noted(self.client.resolve_name(who, path, purpose).await)?;
         Ok((InodeNumber::of(dir), name))
+    }
+
+    /// Whether a name with a slash behind it may be used for this purpose.
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::check_slash`].
+    pub async fn check_slash(&self, who: &Credentials, (dir, name): (InodeNumber, &[u8]), purpose: Purpose) -> Result<()> {
+        self.noted(self.client.check_slash(who, (dir.handle(), name), purpose).await)
+    }
+
+    /// Moves a name to another one; with each comes whether there is a slash behind it.
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::check_slashes`] and [`weft_client::Client::rename`].
+    pub async fn rename_written(
+        &self,
+        who: &Credentials,
+        (from_dir, from, from_slash): (InodeNumber, &[u8], bool),
+        (to_dir, to, to_slash): (InodeNumber, &[u8], bool),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let (old, new) = ((from_dir.handle(), from, from_slash), (to_dir.handle(), to, to_slash));
+        self.noted(self.client.check_slashes(who, old, new, flags).await)?;
+        self.rename(who, (from_dir, from), (to_dir, to), flags).await
     }
 
     /// Opens the file at a path; returns its attributes and the number that names it in later
@@ -165,16 +189,24 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         Err(Error::local(Status::Busy, "open", dir.handle()))
     }
 
+    /// Opens a file by its number.
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::open`]; [`Status::Stale`] if it is gone.
+    pub async fn open_node(&self, who: &Credentials, node: InodeNumber, how: OpenHow) -> Result<u64> {
+        let client = self.client.for_one_operation();
+        let (attr, file) = self.noted(open_looked_up(&client, who, node.handle(), self.open_options(how)).await)?;
+        self.add_opened(&client, who, &attr, file, Caching::Direct, how).await
+    }
+
     /// Opens a file once more that was open in another process: its rights were checked then, and
     /// it may have no name any more.
     ///
     /// # Errors
-    /// As [`weft_client::Client::open`]; [`Status::Stale`] if it is gone.
+    /// As [`Posix::open_node`].
     pub async fn open_again(&self, who: &Credentials, node: InodeNumber, how: OpenHow) -> Result<u64> {
-        let client = self.client.for_one_operation();
         let allowed = Credentials { checked_by_kernel: true, ..who.clone() };
-        let (attr, file) = self.noted(client.open(&allowed, node.handle(), how.rights, false).await)?;
-        self.add_opened(&client, who, &attr, file, Caching::Direct, how).await
+        self.open_node(&allowed, node, how).await
     }
 
     async fn open_there(

@@ -56,8 +56,29 @@ fn every_call_does_what_the_kernel_does_or_is_refused() {
 }
 
 #[test]
-fn circles_and_ends_of_programs_are_those_of_the_kernel() {
-    if !available("circles_and_ends_of_programs_are_those_of_the_kernel", &[Need::Programs(&["cc"])]) {
+fn slashes_and_dots_behind_a_name_mean_what_they_mean_to_the_kernel() {
+    let name = "slashes_and_dots_behind_a_name_mean_what_they_mean_to_the_kernel";
+    if !available(name, &[Need::Programs(&["cc"])]) {
+        return;
+    }
+    let (dir, there) = (folder(), folder());
+    let program = compiled(&dir, "ends");
+    let expected = ok(Command::new(&program).arg(there.path()));
+    assert!(expected.lines().count() > 2900 && expected.contains("rename(from, to) f none/: ENOTDIR"), "{expected}");
+    let fs = FileSystem::up(&["--meta", "2", "--data", "1"]);
+    for (name, options) in [("believes", &["--leases", "always"][..]), ("absorbs", &["--absorb"])] {
+        ok(preloaded(&fs, "mkdir").arg(format!("/weft/{name}")));
+        let mut command = weft();
+        command.arg("preload").arg(fs.state()).args(options).arg("--").arg(&program).arg(format!("/weft/{name}"));
+        let found = ok(&mut command);
+        let others: Vec<_> = expected.lines().zip(found.lines()).filter(|(expected, found)| expected != found).collect();
+        assert!(others.is_empty() && found.lines().count() == expected.lines().count(), "{name}: {others:#?}");
+    }
+}
+
+#[test]
+fn descriptors_by_name_circles_and_ends_are_those_of_the_kernel() {
+    if !available("descriptors_by_name_circles_and_ends_are_those_of_the_kernel", &[Need::Programs(&["cc"])]) {
         return;
     }
     let (dir, there) = (folder(), folder());

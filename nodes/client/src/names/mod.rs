@@ -22,7 +22,7 @@ use crate::{Client, RenameFlags, Result, Seen};
 
 pub(crate) use directory::Wanted;
 pub(crate) use partitions::{By, Grant};
-pub use paths::WalkEnd;
+pub use paths::{Purpose, WalkEnd};
 
 /// How often a name is looked up again because the object it led to was changing when its
 /// attributes were asked for.

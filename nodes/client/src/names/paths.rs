@@ -10,7 +10,7 @@ use weft_rt::Runtime;
 use weft_wire::ops::ReadlinkRequest;
 
 use crate::flow::Flow;
-use crate::{Client, Result};
+use crate::{Client, RenameFlags, Result};
 
 /// Most symlinks in one walk, as in Linux.
 const SYMLINKS_MAX: usize = 40;
@@ -25,6 +25,43 @@ pub enum WalkEnd {
     /// Outside of the file system, for callers that have an outside: by this path, absolute (a
     /// symlink's target with what follows it) or from the directory above the root.
     Outside(Vec<u8>),
+}
+
+/// What a program does with the last name of a path. Linux has an answer of its own for each where
+/// there is no such name, or a slash behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Something is made, but no directory.
+    Make,
+    /// A directory is made.
+    MakeDirectory,
+    /// Something is removed, but no directory.
+    Remove,
+    /// A directory is removed.
+    RemoveDirectory,
+    /// It is moved, or something is moved to it.
+    Move,
+    /// Something is moved to it if it is free.
+    MoveToFree,
+}
+
+impl Purpose {
+    /// That of the target of a rename.
+    pub fn target_of(flags: RenameFlags) -> Purpose {
+        if flags.no_replace { Purpose::MoveToFree } else { Purpose::Move }
+    }
+
+    /// Why it fails for a path that ends without a name.
+    pub fn without_name(self, path: &[u8]) -> Status {
+        let last = path.split(|byte| *byte == b'/').rfind(|name| !name.is_empty());
+        match (self, last) {
+            (Purpose::Make | Purpose::MakeDirectory | Purpose::MoveToFree, _) => Status::Exists,
+            (Purpose::Remove, _) => Status::IsDirectory,
+            (Purpose::RemoveDirectory, Some(b".")) => Status::Invalid,
+            (Purpose::RemoveDirectory, Some(b"..")) => Status::NotEmpty,
+            (Purpose::RemoveDirectory | Purpose::Move, _) => Status::Busy,
+        }
+    }
 }
 
 /// Where a walk begins, and whether it may leave the file system.
@@ -43,6 +80,7 @@ impl<R: Runtime> Client<R> {
     pub async fn resolve(&self, who: &Credentials, path: &[u8], follow: bool) -> Result<Attr> {
         let flow = self.flow("lookup", self.root());
         let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
+        let follow = follow || path.ends_with(b"/");
         match self.walk(flow, who, self.begin_at_root(), path, follow).await? {
             WalkEnd::Outside(_) => Err(flow.error(Status::NotFound)),
             WalkEnd::Directory(dir) => self.getattr_in(Flow { handle: dir, ..flow }, dir).await,
@@ -59,13 +97,84 @@ impl<R: Runtime> Client<R> {
         }
     }
 
-    /// The directory that holds the last name of a path, and that name, for operations that make or
-    /// remove it. The name need not exist; if it leads to a symlink, the symlink itself is meant.
+    /// The directory that holds the last name of a path, and that name, which need not exist. If it
+    /// leads to a symlink, the symlink itself is meant, unless a slash or `.` stands behind it.
     ///
     /// # Errors
     /// As [`Client::resolve`]; [`Status::Invalid`] for a path that ends without a name (`/`, `..`).
     pub async fn resolve_parent(&self, who: &Credentials, path: &[u8]) -> Result<(Handle, Bytes)> {
-        self.resolve_last(who, path, false).await
+        let path = without_dots(path);
+        self.resolve_last(who, path, path.ends_with(b"/")).await
+    }
+
+    /// The same for operations of programs on the name, as Linux has it: a symlink itself is meant
+    /// in any case, `.` is no name, and a slash behind it may forbid the operation.
+    ///
+    /// # Errors
+    /// As [`Client::resolve`], [`Purpose::without_name`] and [`Client::check_slash`].
+    pub async fn resolve_name(&self, who: &Credentials, path: &[u8], purpose: Purpose) -> Result<(Handle, Bytes)> {
+        let flow = self.flow("lookup", self.root());
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
+        match self.walk(flow, who, self.begin_at_root(), path, false).await? {
+            WalkEnd::Outside(_) => Err(flow.error(Status::NotFound)),
+            WalkEnd::Directory(dir) => Err(Flow { handle: dir, ..flow }.error(purpose.without_name(path))),
+            WalkEnd::Name(dir, name) => {
+                if path.ends_with(b"/") {
+                    self.check_slash(who, (dir, &name), purpose).await?;
+                }
+                Ok((dir, name))
+            }
+        }
+    }
+
+    /// Whether a name with a slash behind it may be used for this purpose. The answers are those of
+    /// Linux.
+    ///
+    /// # Errors
+    /// [`Status::Exists`] or [`Status::NotFound`] for what is to be made, [`Status::IsDirectory`]
+    /// or [`Status::NotDirectory`] for what is to be removed; as [`Client::lookup`].
+    pub async fn check_slash(&self, who: &Credentials, (dir, name): (Handle, &[u8]), purpose: Purpose) -> Result<()> {
+        let flow = Flow { handle: dir, ..self.flow("lookup", dir) };
+        match purpose {
+            Purpose::MakeDirectory | Purpose::RemoveDirectory => Ok(()),
+            // Both names have to be known: `check_slashes`.
+            Purpose::Move | Purpose::MoveToFree => Ok(()),
+            Purpose::Make => self.lookup(who, dir, name).await.and(Err(flow.error(Status::Exists))),
+            Purpose::Remove => match self.lookup(who, dir, name).await?.kind {
+                FileKind::Directory => Err(flow.error(Status::IsDirectory)),
+                _ => Err(flow.error(Status::NotDirectory)),
+            },
+        }
+    }
+
+    /// The same for a name that is moved to another one; with each comes whether there is a slash
+    /// behind it.
+    ///
+    /// # Errors
+    /// Those of [`Client::rename`], as if nothing stood behind them; [`Status::NotDirectory`].
+    pub async fn check_slashes(
+        &self,
+        who: &Credentials,
+        (from_dir, from, from_slash): (Handle, &[u8], bool),
+        (to_dir, to, to_slash): (Handle, &[u8], bool),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        if !from_slash && !to_slash {
+            return Ok(());
+        }
+        let flow = self.flow("rename", from_dir);
+        let is_directory = self.lookup(who, from_dir, from).await?.kind == FileKind::Directory;
+        let target = match self.lookup(who, to_dir, to).await {
+            Err(error) if error.status == Status::NotFound && !flags.exchange => None,
+            found => Some(found?.kind),
+        };
+        match target {
+            Some(_) if flags.no_replace => return Err(flow.error(Status::Exists)),
+            Some(kind) if flags.exchange && to_slash && kind != FileKind::Directory => return Err(flow.error(Status::NotDirectory)),
+            _ => {}
+        }
+        let needs_directory = from_slash || !flags.exchange;
+        if needs_directory && !is_directory { Err(flow.error(Status::NotDirectory)) } else { Ok(()) }
     }
 
     /// [`Client::resolve_parent`], and if the name leads to a symlink and `follow` is given, the
@@ -108,16 +217,20 @@ impl<R: Runtime> Client<R> {
         // The directories on the way, so that `..` needs no question.
         let mut way = vec![begins.dir];
         let mut names: VecDeque<Bytes> = split(&Bytes::copy_from_slice(path));
-        let follow = follow || path.ends_with(b"/");
+        let has_slash = path.ends_with(b"/");
+        let mut needs_directory = follow && has_slash;
         let mut symlinks = 0;
         while let Some(name) = names.pop_front() {
             let here = *way.last().expect("the root is never removed");
             let flow = Flow { handle: here, ..flow };
+            if name == "." {
+                continue;
+            }
             if name == ".." {
                 match way.len() {
                     2.. => way.truncate(way.len() - 1),
                     _ if here != self.root() => way[0] = self.above(here).await?,
-                    _ if begins.leaves => return Ok(WalkEnd::Outside(joined(&Bytes::from_static(b"."), &names))),
+                    _ if begins.leaves => return Ok(WalkEnd::Outside(joined(&Bytes::from_static(b"."), &names, has_slash))),
                     _ => {}
                 }
                 continue;
@@ -127,7 +240,9 @@ impl<R: Runtime> Client<R> {
                 return Ok(WalkEnd::Name(here, name));
             }
             let (handle, kind) = match self.find_handle_in(flow, who, here, &name).await {
-                Err(error) if names.is_empty() && error.status == Status::NotFound => return Ok(WalkEnd::Name(here, name)),
+                Err(error) if names.is_empty() && error.status == Status::NotFound && (has_slash || !needs_directory) => {
+                    return Ok(WalkEnd::Name(here, name));
+                }
                 found => found?,
             };
             match kind {
@@ -140,16 +255,18 @@ impl<R: Runtime> Client<R> {
                     let target = self.call(flow, self.owner(flow, handle).await?, &ReadlinkRequest { handle }).await?.target;
                     if target.starts_with(b"/") {
                         if begins.leaves {
-                            return Ok(WalkEnd::Outside(joined(&target, &names)));
+                            return Ok(WalkEnd::Outside(joined(&target, &names, has_slash)));
                         }
                         way.truncate(1);
                         way[0] = self.root();
                     }
+                    needs_directory |= names.is_empty() && target.ends_with(b"/");
                     for name in split(&target).into_iter().rev() {
                         names.push_front(name);
                     }
                 }
-                _ if names.is_empty() => return Ok(WalkEnd::Name(here, name)),
+                FileKind::Directory if names.is_empty() => return Ok(WalkEnd::Name(here, name)),
+                _ if names.is_empty() && !needs_directory => return Ok(WalkEnd::Name(here, name)),
                 FileKind::Directory => way.push(handle),
                 _ => return Err(Flow { handle, ..flow }.error(Status::NotDirectory)),
             }
@@ -158,16 +275,26 @@ impl<R: Runtime> Client<R> {
     }
 }
 
-/// A path with these names behind it.
-fn joined(path: &Bytes, names: &VecDeque<Bytes>) -> Vec<u8> {
-    names.iter().fold(path.to_vec(), |mut path, name| {
+/// A path without `.` at its end; the slash in front of it stays.
+fn without_dots(path: &[u8]) -> &[u8] {
+    let named = path.iter().rposition(|byte| *byte != b'/').map_or(path, |at| &path[..=at]);
+    named.strip_suffix(b".").filter(|rest| rest.ends_with(b"/")).map_or(path, without_dots)
+}
+
+/// A path with these names behind it, and with a slash at its end if it had one.
+fn joined(path: &Bytes, names: &VecDeque<Bytes>, has_slash: bool) -> Vec<u8> {
+    let mut path = names.iter().fold(path.to_vec(), |mut path, name| {
         path.push(b'/');
         path.extend_from_slice(name);
         path
-    })
+    });
+    if has_slash {
+        path.push(b'/');
+    }
+    path
 }
 
-/// The names of a path, without empty ones and `.`.
+/// The names of a path, without empty ones.
 fn split(path: &Bytes) -> VecDeque<Bytes> {
-    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".").map(|name| path.slice_ref(name)).collect()
+    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(|name| path.slice_ref(name)).collect()
 }

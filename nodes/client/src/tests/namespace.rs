@@ -7,7 +7,7 @@ use weft_rt::Runtime;
 use weft_wire::ops::Op;
 
 use super::world::{Fate, LATENCY, META0, META1, ROOT, World};
-use crate::{Client, ClientOptions, CreateOptions, RenameFlags, WalkEnd};
+use crate::{Client, ClientOptions, CreateOptions, Purpose, RenameFlags, WalkEnd};
 
 #[test]
 fn attributes_cost_a_second_request_only_if_the_inode_is_elsewhere() {
@@ -193,6 +193,47 @@ fn paths_mean_what_they_mean_everywhere() {
     assert_eq!(parent("/dir/root/up"), Ok((dir, Bytes::from_static(b"up"))));
     assert_eq!(parent("/new/"), Ok((ROOT_HANDLE, Bytes::from_static(b"new"))));
     assert_eq!(parent("/"), Err(Status::Invalid));
+    assert_eq!(parent("/dir/root/."), Ok((ROOT_HANDLE, Bytes::from_static(b"dir"))));
+}
+
+/// The answers are those of Linux.
+#[test]
+fn what_stands_behind_a_name_says_what_it_has_to_be() {
+    let world = World::new(2, 1, 1 << 20);
+    let client = world.client(1);
+    let dir = world.add(ROOT_HANDLE, "dir", 1, FileKind::Directory, "");
+    world.add(ROOT_HANDLE, "file", 1, FileKind::File, "");
+    world.add(ROOT_HANDLE, "link", 1, FileKind::Symlink, "dir/.");
+    world.add(ROOT_HANDLE, "wrong", 1, FileKind::Symlink, "file/");
+    let at = |path: &str| world.run(client.resolve(&ROOT, path.as_bytes(), true)).map(|attr| attr.handle).map_err(|error| error.status);
+    for path in ["/dir/", "/dir/.", "/link/", "/link/.", "/link", "/./dir/./"] {
+        assert_eq!(at(path), Ok(dir), "{path}");
+    }
+    for path in ["/file/", "/file/.", "/file/..", "/file/./", "/wrong", "/wrong/"] {
+        assert_eq!(at(path), Err(Status::NotDirectory), "{path}");
+    }
+    let name = |path: &str, purpose| match world.run(client.resolve_name(&ROOT, path.as_bytes(), purpose)) {
+        Ok((dir, name)) => Ok((dir, String::from_utf8(name.to_vec()).expect("text"))),
+        Err(error) => Err(error.status),
+    };
+    let here = |name: &str| Ok((ROOT_HANDLE, name.to_owned()));
+    assert_eq!((name("/new/", Purpose::Make), name("/dir/", Purpose::Make)), (Err(Status::NotFound), Err(Status::Exists)));
+    assert_eq!((name("/new/", Purpose::MakeDirectory), name("/dir/.", Purpose::MakeDirectory)), (here("new"), Err(Status::Exists)));
+    assert_eq!((name("/dir/", Purpose::Remove), name("/file/", Purpose::Remove)), (Err(Status::IsDirectory), Err(Status::NotDirectory)));
+    assert_eq!((name("/link/", Purpose::Remove), name("/link", Purpose::Remove)), (Err(Status::NotDirectory), here("link")));
+    assert_eq!((name("/link/", Purpose::RemoveDirectory), name("/dir/.", Purpose::RemoveDirectory)), (here("link"), Err(Status::Invalid)));
+    assert_eq!((name("/dir/", Purpose::Move), name("/dir/..", Purpose::Move)), (here("dir"), Err(Status::Busy)));
+    let rename = |from: &str, to: &str, flags| {
+        let (old, new) = (from.trim_end_matches('/').as_bytes(), to.trim_end_matches('/').as_bytes());
+        let (old, new) = ((ROOT_HANDLE, old, from.ends_with('/')), (ROOT_HANDLE, new, to.ends_with('/')));
+        world.run(client.check_slashes(&ROOT, old, new, flags)).map_err(|error| error.status)
+    };
+    let (plain, exchange) = (RenameFlags::default(), RenameFlags { exchange: true, ..RenameFlags::default() });
+    let no_replace = RenameFlags { no_replace: true, ..RenameFlags::default() };
+    assert_eq!((rename("dir/", "new/", plain), rename("file", "new", plain)), (Ok(()), Ok(())));
+    assert_eq!((rename("file", "new/", plain), rename("link/", "new", plain)), (Err(Status::NotDirectory), Err(Status::NotDirectory)));
+    assert_eq!((rename("file", "dir/", exchange), rename("dir", "file/", exchange)), (Ok(()), Err(Status::NotDirectory)));
+    assert_eq!((rename("file", "new/", exchange), rename("file/", "dir", no_replace)), (Err(Status::NotFound), Err(Status::Exists)));
 }
 
 /// A program that makes files in a directory that it has made does not pay for the kernel's
@@ -244,6 +285,7 @@ fn a_walk_from_a_directory_may_end_outside() {
     assert_eq!(walk(sub, "../.."), WalkEnd::Directory(ROOT_HANDLE));
     assert_eq!(walk(sub, "../../../a/b"), outside("./a/b"));
     assert_eq!(walk(dir, "sub/far/on"), outside("/else/where/on"));
+    assert_eq!(walk(dir, "sub/far/on/"), outside("/else/where/on/"));
     assert_eq!(walk(dir, "sub/up"), outside("./x"));
     // Who has no outside stays inside.
     assert_eq!(world.run(client.resolve(&ROOT, b"/../../dir/../..", true)).expect("the root").handle, ROOT_HANDLE);
