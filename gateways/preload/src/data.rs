@@ -133,7 +133,7 @@ pub(crate) fn size(open: &Open, at: &At) -> Outcome<u64> {
 }
 
 /// Moves the offset of a description, or finds data or a hole.
-fn seek(fd: c_int, offset: off_t, whence: c_int) -> Outcome<off_t> {
+pub(crate) fn seek(fd: c_int, offset: off_t, whence: c_int) -> Outcome<off_t> {
     let open = table::get(fd)?;
     if open.is_path_only() {
         return fail(libc::EBADF);

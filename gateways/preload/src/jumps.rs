@@ -96,9 +96,17 @@ unsafe extern "C" fn write_stream(file: *mut FILE, data: *const c_void, bytes: s
         }
         done += put;
     }
+    // What it believes of its descriptor's offset: below 0 nothing.
+    let offset = file.byte_add(OFFSET_PLACE).cast::<i64>();
+    if *offset >= 0 {
+        *offset += done as i64;
+    }
     done
 }
 
+/// Where a stream has its offset, in bytes from its beginning (`_offset`). Programs are compiled
+/// with these places, so they never change.
+const OFFSET_PLACE: usize = 144;
 /// `_IO_ERR_SEEN`, in the flags that a stream begins with.
 const ERROR_SEEN: c_int = 0x20;
 

@@ -7,8 +7,8 @@ use libc::FILE;
 
 use crate::border::{Errno, Outcome, border, calls, checked, fail, quietly, text};
 use crate::jumps::{fileno_unlocked, watch};
-use crate::walk::locate;
-use crate::{opening, real, reserve, table};
+use crate::walk::{Begin, locate};
+use crate::{data, opening, real, reserve, table};
 
 /// Flags of an open by the mode of a stream.
 fn flags_of(mode: &[u8]) -> Outcome<c_int> {
@@ -28,6 +28,24 @@ fn flags_of(mode: &[u8]) -> Outcome<c_int> {
     let access = if has(b'+') { libc::O_RDWR } else { access };
     let flag = |letter, flag| if has(letter) { flag } else { 0 };
     Ok(access | more | flag(b'x', libc::O_EXCL) | flag(b'e', libc::O_CLOEXEC))
+}
+
+/// Opens a file for a stream.
+fn open_for_stream(begin: &Begin, mode: &[u8]) -> Outcome<c_int> {
+    let flags = flags_of(mode)?;
+    let fd = opening::open_inside(begin, flags, 0o666)?;
+    if table::is_weft(fd) {
+        begin_at_end(fd, flags);
+    }
+    Ok(fd)
+}
+
+/// A stream that only appends is at the end of its file from the beginning.
+fn begin_at_end(fd: c_int, flags: c_int) {
+    if flags & libc::O_APPEND != 0 && flags & libc::O_ACCMODE == libc::O_WRONLY {
+        // What cannot be done now is told by the first call on the stream.
+        let _ = data::seek(fd, 0, libc::SEEK_END);
+    }
 }
 
 /// A stream over a descriptor of Weft. The C library looks at the descriptor of the kernel, which
@@ -57,8 +75,9 @@ unsafe fn stream(fd: c_int, mode: *const c_char) -> Outcome<*mut FILE> {
     if file.is_null() {
         return Err(Errno(why));
     }
-    if flags & libc::O_APPEND != 0 {
+    if flags & libc::O_APPEND != 0 && open.flags() & libc::O_APPEND == 0 {
         open.set_flags(open.flags() | libc::O_APPEND);
+        begin_at_end(fd, flags);
     }
     Ok(file)
 }
@@ -67,7 +86,7 @@ calls! {
     fn fopen | fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
         let Some(begin) = locate(libc::AT_FDCWD, path) else { return real::fopen(path, mode) };
         border(|| {
-            let fd = opening::open_inside(&begin, flags_of(text(mode)?)?, 0o666)?;
+            let fd = open_for_stream(&begin, text(mode)?)?;
             if !table::is_weft(fd) {
                 return Ok(real::fdopen(fd, mode));
             }
@@ -99,7 +118,7 @@ calls! {
             }
             return again;
         };
-        let new: c_int = border(|| opening::open_inside(&begin, flags_of(text(mode)?)?, 0o666));
+        let new: c_int = border(|| open_for_stream(&begin, text(mode)?));
         if new < 0 {
             real::freopen(c"/dev/null".as_ptr(), mode, file);
             return std::ptr::null_mut();

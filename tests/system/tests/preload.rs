@@ -77,6 +77,25 @@ fn slashes_and_dots_behind_a_name_mean_what_they_mean_to_the_kernel() {
 }
 
 #[test]
+fn streams_in_all_modes_do_what_they_do_elsewhere() {
+    if !available("streams_in_all_modes_do_what_they_do_elsewhere", &[Need::Programs(&["cc"])]) {
+        return;
+    }
+    let (dir, there) = (folder(), folder());
+    let program = compiled(&dir, "streams");
+    let expected = ok(Command::new(&program).arg(there.path()).args(["0", "300"]));
+    let fs = FileSystem::up(&["--meta", "1", "--data", "1"]);
+    for (name, options) in [("believes", &["--leases", "always"][..]), ("absorbs", &["--absorb"])] {
+        ok(preloaded(&fs, "mkdir").arg(format!("/weft/{name}")));
+        let mut command = weft();
+        command.arg("preload").arg(fs.state()).args(options).arg("--").arg(&program).arg(format!("/weft/{name}"));
+        let found = ok(command.args(["0", "300"]));
+        let others: Vec<_> = expected.lines().zip(found.lines()).filter(|(expected, found)| expected != found).collect();
+        assert!(others.is_empty() && found.lines().count() == 300, "{name}: {others:#?}");
+    }
+}
+
+#[test]
 fn descriptors_by_name_circles_and_ends_are_those_of_the_kernel() {
     if !available("descriptors_by_name_circles_and_ends_are_those_of_the_kernel", &[Need::Programs(&["cc"])]) {
         return;
