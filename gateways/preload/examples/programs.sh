@@ -37,4 +37,20 @@ gzip -k numbers && zcat numbers.gz | cmp - numbers && rm numbers.gz
 rmdir sub/nothing 2>&1 | sed 's/.*: //'; cat nothing 2>&1 | sed 's/.*: //'; mkdir sub 2>&1 | sed 's/.*: //'
 cd sub && cd deep && cd ../.. && pwd -P | sed 's|.*/||' && cp -r x/src sub/deep && (cd sub/deep/src && ls ../../..)
 bash -c 'left=$(cd / && pwd -P) && echo "$left"'
+cat /dev/stdin < five && echo by name >> /dev/stdout && wc -c /dev/fd/0 < five && mv five nothing/ 2>&1 | sed 's/.*: //'
+# What is not everywhere.
+has() { command -v "$1" > /dev/null; }
+if has zip && has unzip; then zip -qr z.zip src sub && zip -q z.zip both && unzip -tq z.zip && rm z.zip; fi
+if has rsync; then rsync -aH --delete src/ rs && rsync -aci --delete src/ rs && diff -r src rs && rm -r rs; fi
+if has sqlite3; then
+    sqlite3 db 'create table t(a); insert into t values(1),(2); begin; update t set a=9; rollback; select sum(a) from t;'
+    sqlite3 db '.backup copy.db' 'pragma integrity_check' && rm db copy.db
+fi
+if has perl; then perl -i.before -pe 's/got/GOT/; s/line/LINE/' appended && cat appended appended.before; fi
+if has vim; then vim -es -u NONE -i NONE -c '%s/LINE/line/' -c wq appended < /dev/null && cat appended; fi
+if has git; then
+    git init -q repo && cd repo && git config user.name n && git config user.email e && cp ../both . && git add both && git commit -qm one
+    echo more >> both && git commit -qam two && git gc -q && git fsck && git clone -q . ../clone && git -C ../clone log --format=%s
+    cd .. && rm -rf repo clone
+fi
 test -d sub -a -f five -a -L sym -a ! -e nothing && rm -rf x && echo "all is well"

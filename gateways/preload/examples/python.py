@@ -1,5 +1,9 @@
 """What Python programs do with files, in a directory that does not exist yet."""
 import fcntl, glob, mmap, os, pathlib, shutil, subprocess, sys, tempfile, threading
+def tell(kind,error,trace):
+    sys.__excepthook__(kind,error,trace)
+    if isinstance(error,subprocess.CalledProcessError): print("it said:",error.output,error.stderr,file=sys.stderr)
+sys.excepthook=tell # what a program that fails has said would be lost otherwise
 r=pathlib.Path(sys.argv[1]); r.mkdir(); os.chdir(r)
 assert os.getcwd()==str(r), os.getcwd()
 (r/"a.txt").write_text("hello\nworld\n")
