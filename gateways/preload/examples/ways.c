@@ -60,7 +60,8 @@ static void descriptors(const char *root)
         CHECK(file && fgets(buffer, 5, file) && !strcmp(buffer, "0123") && fclose(file) == 0);
         CHECK(chmod(path, 0600 + form) == 0 && fstat(fd, &st) == 0 && (st.st_mode & 0777) == 0600 + form);
     }
-    CHECK((again = open(path, O_WRONLY | O_APPEND)) >= 0 && write(again, "x", 1) == 1 && close(again) == 0 && holds("f", "0123456789x"));
+    CHECK((again = open(path, O_WRONLY | O_APPEND)) >= 0 && write(again, "", 0) == 0 && lseek(again, 0, SEEK_CUR) == 0);
+    CHECK(write(again, "x", 1) == 1 && close(again) == 0 && holds("f", "0123456789x"));
     CHECK(truncate(path, 2) == 0 && holds("f", "01") && (again = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600)) >= 0 && close(again) == 0);
     CHECK(holds("f", "") && pwrite(fd, "left", 4, 0) == 4);
     /* Without a name it still has its descriptor. */

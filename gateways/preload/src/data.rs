@@ -115,6 +115,8 @@ fn write(fd: c_int, buffers: Vec<&[u8]>, at: Where) -> Outcome<ssize_t> {
     let done = match at {
         Where::Given(..0) => return fail(libc::EINVAL),
         Where::Given(offset) => write_at(&open, &file.share(), buffers, offset as u64)?,
+        // Writing nothing does not move the offset to the end.
+        Where::Moving if buffers.iter().all(|buffer| buffer.is_empty()) => 0,
         Where::Moving if open.write_how().append => {
             let done = write_at(&open, file.at(), buffers, reserve::offset(fd)?)?;
             reserve::seek(fd, size(&open, file.at())? as i64, libc::SEEK_SET)?;
