@@ -11,6 +11,8 @@ use crate::{Change, Inode, InodeFlags};
 /// The changes of names and files in one record, in their order.
 pub fn told(changes: &[Change]) -> Vec<ToldChange> {
     let mut told = Names::of(changes).told();
+    // A file that was made with all that is in it: nobody has had it open.
+    told.extend(of_contents(changes, &told));
     // Objects of names are told by their names, those of transactions where these were decided:
     // that has names, or changes a directory that is split.
     let is_decision = changes.iter().any(|change| matches!(change, Change::PutDecided { .. }));
@@ -65,6 +67,13 @@ impl<'a> Names<'a> {
         });
         gone.chain(made).collect()
     }
+}
+
+/// Contents of the files to which these names lead.
+fn of_contents(changes: &[Change], names: &[ToldChange]) -> Vec<ToldChange> {
+    let has_content = |handle| changes.iter().any(|change| matches!(change, Change::PutContent { handle: other, .. } if *other == handle));
+    let made = names.iter().filter(|told| told.what == ChangeKind::Created && has_content(told.handle));
+    made.map(|&ToldChange { handle, kind, time, .. }| ToldChange { handle, kind, time, ..ToldChange::empty(ChangeKind::Written) }).collect()
 }
 
 /// Changes of objects whose names stay.

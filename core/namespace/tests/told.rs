@@ -89,6 +89,18 @@ fn files_are_told_when_nobody_writes_to_them_any_more() {
 }
 
 #[test]
+fn a_file_that_is_made_with_its_content_is_told_as_written() {
+    let mut m = Machine::with(Settings { inline_limit: 4096, ..settings() });
+    m.state.keep_contents(4).unwrap();
+    let content = Some(Bytes::from_static(b"all of it"));
+    let request = CreateRequest { exclusive: false, open: Rights::WRITE, content, ..create(TOP, "f") };
+    let made = m.change(|state, cx, record| state.prepare_create(cx, &request, record)).unwrap();
+    let told = newest(&m);
+    assert_eq!(names(&told), [(Created, TOP, &b"f"[..]), (WrittenTo, Handle(0), b"")]);
+    assert_eq!((told[1].handle, told[1].kind, told[1].time), (made.handle, Some(FileKind::File), m.attr(made.handle).ctime));
+}
+
+#[test]
 fn parts_of_transactions_name_it() {
     let mut m = Machine::new();
     let (dir, far) = (m.mkdir(TOP, "d").unwrap(), Handle::new(ServerId(1), 77));
