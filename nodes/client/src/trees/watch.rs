@@ -4,7 +4,7 @@
 //! made the changes, and all of them about the whole file system. A [`WatchedTree`] has the names
 //! of the tree, and follows them through the changes.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use weft_base::{Credentials, FastMap, FileKind, Handle, ServerId, WallTime};
@@ -61,6 +61,8 @@ pub struct WatchedTree {
     names: FastMap<(Handle, Bytes), (Handle, FileKind)>,
     /// The newest name of each object, also of the directories that are gone.
     places: FastMap<Handle, Place>,
+    /// Older names of objects that have several: directory and name.
+    older: BTreeSet<(Handle, (Handle, Bytes))>,
     gone: VecDeque<Handle>,
     /// Names that were told because their directory was listed.
     listed: FastMap<(Handle, Bytes), Handle>,
@@ -68,8 +70,8 @@ pub struct WatchedTree {
 
 #[derive(Clone, Debug)]
 struct Place {
-    dir: Handle,
-    name: Bytes,
+    /// The directory, and the name in it.
+    at: (Handle, Bytes),
     /// Since when it has this name; 0: it was found there.
     since: WallTime,
     /// Since when it has not.
@@ -96,8 +98,7 @@ impl<R: Runtime> Client<R> {
     /// If the root cannot be listed. Directories below it that cannot be are told to `tell`, and
     /// nothing of them is known.
     pub async fn watched_tree(&self, who: &Credentials, root: Handle, mut tell: impl FnMut(Error)) -> Result<WatchedTree> {
-        let (names, places, listed) = Default::default();
-        let mut tree = WatchedTree { root, names, places, gone: VecDeque::new(), listed };
+        let mut tree = WatchedTree::new(root);
         let (found, mut failed) = self.all_names(who, root).await;
         if let Some((_, error)) = failed.iter().find(|(dir, _)| *dir == root) {
             return Err(*error);
@@ -158,6 +159,11 @@ impl<R: Runtime> Client<R> {
 }
 
 impl WatchedTree {
+    fn new(root: Handle) -> WatchedTree {
+        let (names, places, listed) = Default::default();
+        WatchedTree { root, names, places, older: BTreeSet::new(), gone: VecDeque::new(), listed }
+    }
+
     /// A listing has found this name: its change is told once.
     fn list(&mut self, dir: Handle, name: &Bytes, handle: Handle) {
         if self.listed.len() >= LISTED_MAX {
@@ -191,7 +197,7 @@ impl WatchedTree {
                 let (from, to, kind) = (self.path(dir, &name, time), self.path(to_dir, &to_name, time), kind?);
                 match (from, to) {
                     (Some(from), Some(to)) => {
-                        self.names.remove(&(dir, name));
+                        self.forget(&(dir, name));
                         self.put(to_dir, to_name, handle, kind, time);
                         told.push(tell(what, from, Some(to), handle, Some(kind)));
                         come
@@ -218,25 +224,51 @@ impl WatchedTree {
     }
 
     fn put(&mut self, dir: Handle, name: Bytes, handle: Handle, kind: FileKind, since: WallTime) {
-        let before = self.names.insert((dir, name.clone()), (handle, kind));
+        let at = (dir, name);
+        let before = self.names.insert(at.clone(), (handle, kind));
         if let Some(before) = before.filter(|before| before.0 != handle) {
-            self.lost(dir, &name, before, since);
+            self.older.remove(&(before.0, at.clone()));
+            self.lost(&at, before, since);
         }
+        let place = self.places.get(&handle);
         // Another server may have told of a later name already.
-        if self.places.get(&handle).is_none_or(|place| place.since <= since) {
-            self.places.insert(handle, Place { dir, name, since, gone: None });
+        if place.is_some_and(|place| place.since > since) {
+            if place.is_some_and(|place| place.at != at) {
+                self.older.insert((handle, at));
+            }
+            return;
         }
+        let other = place.map(|place| &place.at).filter(|other| **other != at && self.names.get(*other) == Some(&(handle, kind)));
+        if let Some(other) = other.cloned() {
+            self.older.insert((handle, other));
+        }
+        self.older.remove(&(handle, at.clone()));
+        self.places.insert(handle, Place { at, since, gone: None });
     }
 
     fn remove(&mut self, dir: Handle, name: Bytes, time: WallTime) -> Option<(Handle, FileKind)> {
-        let led = self.names.remove(&(dir, name.clone()))?;
-        self.lost(dir, &name, led, time);
+        let at = (dir, name);
+        let led = self.forget(&at)?;
+        self.lost(&at, led, time);
+        Some(led)
+    }
+
+    /// A name is not there any more.
+    fn forget(&mut self, at: &(Handle, Bytes)) -> Option<(Handle, FileKind)> {
+        let led = self.names.remove(at)?;
+        self.older.remove(&(led.0, at.clone()));
         Some(led)
     }
 
     /// An object has lost this name. Changes in a directory may be told later than its end.
-    fn lost(&mut self, dir: Handle, name: &Bytes, (handle, kind): (Handle, FileKind), time: WallTime) {
-        let Some(place) = self.places.get_mut(&handle).filter(|place| (place.dir, &place.name) == (dir, name)) else { return };
+    fn lost(&mut self, at: &(Handle, Bytes), (handle, kind): (Handle, FileKind), time: WallTime) {
+        let Some(place) = self.places.get_mut(&handle).filter(|place| place.at == *at) else { return };
+        let older = self.older.range((handle, (Handle(0), Bytes::new()))..).next().filter(|(other, _)| *other == handle);
+        if let Some(older) = older.cloned() {
+            self.older.remove(&older);
+            *place = Place { at: older.1, since: WallTime(0), gone: None };
+            return;
+        }
         if kind != FileKind::Directory {
             self.places.remove(&handle);
             return;
@@ -260,8 +292,8 @@ impl WatchedTree {
             if place.gone.is_some_and(|gone| time.0 > gone.0.saturating_add(SLACK_NS)) {
                 return None;
             }
-            names.push(&place.name);
-            at = place.dir;
+            names.push(&place.at.1);
+            at = place.at.0;
             if names.len() > DEPTH_MAX {
                 return None;
             }
@@ -271,7 +303,7 @@ impl WatchedTree {
     }
 
     fn path_of(&self, handle: Handle, time: WallTime) -> Option<Vec<u8>> {
-        let Place { dir, name, .. } = self.places.get(&handle)?;
+        let (dir, name) = &self.places.get(&handle)?.at;
         self.path(*dir, name, time)
     }
 }
@@ -281,11 +313,6 @@ mod tests {
     use super::*;
 
     const ROOT: Handle = Handle(1);
-
-    fn tree() -> WatchedTree {
-        let (names, places, listed) = Default::default();
-        WatchedTree { root: ROOT, names, places, gone: VecDeque::new(), listed }
-    }
 
     fn created(dir: Handle, name: &'static str, handle: Handle, kind: FileKind, at: i64) -> ToldChange {
         let (name, time) = (Bytes::from_static(name.as_bytes()), WallTime(at * SLACK_NS));
@@ -309,7 +336,7 @@ mod tests {
     #[test]
     fn only_what_is_in_the_tree_is_told() {
         let (dir, file, other) = (Handle(2), Handle(3), Handle(9));
-        let mut tree = tree();
+        let mut tree = WatchedTree::new(ROOT);
         assert_eq!(take(&mut tree, created(ROOT, "d", dir, FileKind::Directory, 1)), (vec![(ChangeKind::Created, "d".into())], Some(dir)));
         assert_eq!(take(&mut tree, created(dir, "f", file, FileKind::File, 1)), (vec![(ChangeKind::Created, "d/f".into())], None));
         assert_eq!(take(&mut tree, created(other, "f", Handle(4), FileKind::File, 1)), (vec![], None));
@@ -332,7 +359,7 @@ mod tests {
     fn a_directory_that_moves_between_servers_is_listed_again() {
         for is_new_first in [true, false] {
             let (from, to, dir, file) = (Handle(2), Handle(3), Handle(4), Handle(5));
-            let mut tree = tree();
+            let mut tree = WatchedTree::new(ROOT);
             for (above, name, handle) in [(ROOT, "from", from), (ROOT, "to", to), (from, "d", dir)] {
                 take(&mut tree, created(above, name, handle, FileKind::Directory, 1));
             }
@@ -349,9 +376,39 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_loses_a_name_is_told_by_another_one() {
+        let renamed = |name, to_name: &'static str, at| ToldChange {
+            to_dir: ROOT,
+            to_name: Bytes::from_static(to_name.as_bytes()),
+            handle: Handle(3),
+            kind: Some(FileKind::File),
+            what: ChangeKind::Renamed,
+            ..removed(ROOT, name, at)
+        };
+        let mut tree = WatchedTree::new(ROOT);
+        take(&mut tree, created(ROOT, "f", Handle(3), FileKind::File, 1));
+        take(&mut tree, created(ROOT, "backup", Handle(3), FileKind::File, 2));
+        assert_eq!(take(&mut tree, written(Handle(3), 2)).0, [(ChangeKind::Written, "backup".into())]);
+        take(&mut tree, removed(ROOT, "backup", 3));
+        assert_eq!(take(&mut tree, written(Handle(3), 3)).0, [(ChangeKind::Written, "f".into())]);
+        // The name that stays has another name by then.
+        take(&mut tree, created(ROOT, "backup", Handle(3), FileKind::File, 4));
+        take(&mut tree, renamed("f", "g", 5));
+        take(&mut tree, renamed("g", "h", 6));
+        assert_eq!(take(&mut tree, written(Handle(3), 6)).0, [(ChangeKind::Written, "h".into())]);
+        // Another file takes its place.
+        take(&mut tree, created(ROOT, "h", Handle(4), FileKind::File, 7));
+        assert_eq!(take(&mut tree, written(Handle(3), 7)).0, [(ChangeKind::Written, "backup".into())]);
+        take(&mut tree, removed(ROOT, "backup", 8));
+        assert_eq!(take(&mut tree, written(Handle(3), 8)).0, []);
+        take(&mut tree, removed(ROOT, "h", 8));
+        assert!(tree.places.is_empty() && tree.older.is_empty() && tree.names.is_empty());
+    }
+
+    #[test]
     fn what_leaves_the_tree_is_not_told_for_ever() {
         let (dir, file) = (Handle(2), Handle(3));
-        let mut tree = tree();
+        let mut tree = WatchedTree::new(ROOT);
         take(&mut tree, created(ROOT, "d", dir, FileKind::Directory, 1));
         take(&mut tree, created(dir, "f", file, FileKind::File, 1));
         take(&mut tree, removed(ROOT, "d", 3));
