@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use weft_host::door::ProgramFile;
@@ -62,7 +62,7 @@ impl File {
     /// Many ranges, given as offset and number of bytes, in one message to each data server.
     fn read_list<'py>(&self, py: Python<'py>, ranges: Vec<(u64, usize)>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         let file = self.file()?;
-        let mut buffers: Vec<Vec<u8>> = ranges.iter().map(|(_, bytes)| vec![0; *bytes]).collect();
+        let mut buffers = ranges.iter().map(|(_, bytes)| zeros(*bytes)).collect::<PyResult<Vec<Vec<u8>>>>()?;
         let mut list: Vec<(u64, &mut [u8])> =
             ranges.iter().zip(&mut buffers).map(|((offset, _), buffer)| (*offset, buffer.as_mut_slice())).collect();
         let got = py.detach(|| file.read_list(&mut list)).map_err(os_error)?;
@@ -89,4 +89,12 @@ impl File {
         let Some(file) = self.slot().take() else { return Ok(()) };
         py.detach(|| file.finish()).map_err(os_error)
     }
+}
+
+/// A program may ask for more than there is memory: that is an error of the call.
+fn zeros(bytes: usize) -> PyResult<Vec<u8>> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(bytes).map_err(|_| PyMemoryError::new_err(()))?;
+    all.resize(bytes, 0);
+    Ok(all)
 }

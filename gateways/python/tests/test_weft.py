@@ -2,6 +2,7 @@
 
 import array
 import asyncio
+import ctypes
 import errno
 import io
 import os
@@ -163,8 +164,17 @@ class Files(Case):
             self.assertEqual(file.pread(100, 16), numbers.tobytes()[16:])
             self.assertEqual(file.read_list([(16, 8), (0, 4), (20, 100), (500, 1)]),
                              [numbers.tobytes()[16:], numbers.tobytes()[:4], numbers.tobytes()[20:], b""])
+            with self.assertRaises(MemoryError):
+                file.read_list([(0, 1 << 62)])
             file.fsync()
             file.fsync(data_only=True)
+        part = memoryview(b"0a1b2c")[1::2]
+        without_elements = ((ctypes.c_char * 3) * 0)()
+        self.assertEqual([self.fs.put(self.at("part"), data) for data in (part, without_elements)], [3, 0])
+        self.assertEqual(self.fs.read_bytes(self.at("part")), b"")
+        self.assertEqual([self.fs.put(self.at("part"), part), self.fs.read_bytes(self.at("part"))], [3, b"abc"])
+        with self.assertRaises(TypeError):
+            self.fs.setxattr(self.at("part"), "user.a", 5)
 
     def test_threads_read_at_once(self):
         paths, contents = self.fill(60)
@@ -325,6 +335,31 @@ class Fsspec(Case):
         fs.rm(f"{url}/a", recursive=True)
         self.assertEqual(fs.ls(url, detail=False), [self.at("moved")])
 
+    def test_links_that_lead_nowhere(self):
+        fs = weft.fsspec_impl.WeftFileSystem(self.fs)
+        self.fs.write_bytes(self.at("file"), b"x")
+        for name, target in {"gone": "none", "circle": "circle", "through": "file/below", "good": "file"}.items():
+            self.fs.symlink(target, self.at(name))
+        self.fs.symlink(".", self.at("itself"))
+        kinds = {os.path.basename(info["name"]): info["type"] for info in fs.ls(self.dir)}
+        nowhere = dict.fromkeys(("gone", "circle", "through"), "link")
+        self.assertEqual(kinds, nowhere | {"file": "file", "good": "file", "itself": "link"})
+        for name in nowhere:
+            self.assertFalse(fs.isdir(self.at(name)) or fs.isfile(self.at(name)) or fs.exists(self.at(name)))
+        self.assertFalse(self.fs.exists(self.at("circle")))
+        self.assertEqual(fs.info(self.at("itself"))["type"], "directory")
+
+    def test_files_are_touched(self):
+        fs = weft.fsspec_impl.WeftFileSystem(self.fs)
+        fs.touch(self.at("a"), truncate=False)
+        fs.pipe_file(self.at("a"), b"bytes")
+        self.fs.utime(self.at("a"), (1, 1))
+        fs.touch(self.at("a"), truncate=False)
+        self.assertEqual(fs.cat_file(self.at("a")), b"bytes")
+        self.assertGreater(self.fs.stat(self.at("a")).st_mtime, 1)
+        fs.touch(self.at("a"))
+        self.assertEqual(fs.cat_file(self.at("a")), b"")
+
     def test_fsspec_itself(self):
         try:
             import fsspec
@@ -337,6 +372,29 @@ class Fsspec(Case):
         self.assertEqual(fs.cat(f"{self.dir}/a"), b"by url")
         self.assertEqual(fs.glob(f"{self.dir}/*"), [f"{self.dir}/a"])
         self.assertEqual(fs.cat(f"{self.dir}/*"), {f"{self.dir}/a": b"by url"})
+        fs.makedirs(f"{self.dir}/tree/below")
+        fs.pipe_file(f"{self.dir}/tree/below/deep", b"deep")
+        fs.pipe_file(f"{self.dir}/tree/top", b"top")
+        fs.copy(f"{self.dir}/tree", f"{self.dir}/twin", recursive=True)
+        self.assertEqual(fs.find(f"{self.dir}/twin"), [f"{self.dir}/twin/below/deep", f"{self.dir}/twin/top"])
+        self.fs.symlink("circle", self.at("tree/circle"))
+        self.fs.symlink("..", self.at("tree/above"))
+        names = [f"{self.dir}/tree/{name}" for name in ("above", "below/deep", "circle", "top")]
+        self.assertEqual(fs.find(f"{self.dir}/tree"), names, "a link that leads nowhere hides nothing")
+        self.assertEqual(fs.read_block(f"{self.dir}/tree/below/deep", 1, 2), b"ee")
+        self.assertEqual(fs.read_block(f"{self.dir}/tree/below/deep", 2, None), b"ep")
+        with self.assertRaises(OSError):
+            fs.rm(f"{self.dir}/twin", recursive=True, maxdepth=1)
+        self.assertTrue(fs.exists(f"{self.dir}/twin/below/deep"), "deeper than it was said")
+        fs.pipe_file(f"{self.dir}/twin/t*", b"literally")
+        fs.pipe_file(f"{self.dir}/twin/two", b"")
+        fs.rm(f"{self.dir}/twin/t*")
+        self.assertEqual(fs.ls(f"{self.dir}/twin", detail=False), [f"{self.dir}/twin/below", f"{self.dir}/twin/two"])
+        fs.rm(f"{self.dir}/twin/t*")
+        with self.assertRaises(FileNotFoundError):
+            fs.rm(f"{self.dir}/twin/t*")
+        fs.rm(f"{self.dir}/twin", recursive=True)
+        self.assertFalse(fs.exists(f"{self.dir}/twin"))
 
 
 if __name__ == "__main__":

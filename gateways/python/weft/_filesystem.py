@@ -1,6 +1,7 @@
 """File systems and open files, as Python expects them."""
 
 import atexit
+import errno
 import io
 import os
 import stat as modes
@@ -227,7 +228,8 @@ class FileSystem:
         return _reopen, self._arguments
 
     def __repr__(self):
-        return f"weft.FileSystem({self._arguments[0]!r})"
+        # fsspec takes objects for the same if they look the same: each has its own key, and an end.
+        return f"<weft.FileSystem {self._arguments[0]!r} at {id(self):#x}>"
 
     def __enter__(self):
         return self
@@ -250,8 +252,10 @@ class FileSystem:
     def exists(self, path):
         try:
             self.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return False
+            raise
         return True
 
     def listdir(self, path="/"):
@@ -333,7 +337,7 @@ class FileSystem:
         return self._own().getxattr(_bytes(path), _bytes(name))
 
     def setxattr(self, path, name, value):
-        self._own().setxattr(_bytes(path), _bytes(name), bytes(value))
+        self._own().setxattr(_bytes(path), _bytes(name), bytes(memoryview(value)))
 
     def listxattr(self, path):
         return [os.fsdecode(name) for name in self._own().listxattr(_bytes(path))]
@@ -367,7 +371,9 @@ class FileSystem:
         """Makes or replaces a file; returns the number of bytes. In a directory with the hint
         `inline_limit` a small file is one message behind the walk to its directory, and others see
         the old content or the new one."""
-        view = memoryview(data).cast("B")
+        view = memoryview(data)
+        # Bytes in the order of C: an array without elements, or a part of one, must be copied.
+        view = view.cast("B") if view.nbytes and view.c_contiguous else memoryview(view.tobytes())
         if len(view) > 1 << 20:
             with self.open(path, "xb" if exclusive else "wb", buffering=0, permissions=permissions) as file:
                 return file.write(view)

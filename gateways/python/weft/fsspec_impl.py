@@ -8,6 +8,7 @@ Without fsspec the class works by its own methods: `ls`, `info`, `cat`, `cat_fil
 """
 
 import datetime
+import errno
 import os
 import stat as modes
 
@@ -31,6 +32,9 @@ except ImportError:
 
 
 __all__ = ["WeftFileSystem"]
+
+# A path that leads nowhere. Who may not look along it knows no better.
+_NOWHERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES}
 
 
 class WeftFileSystem(AbstractFileSystem):
@@ -65,24 +69,27 @@ class WeftFileSystem(AbstractFileSystem):
         if not modes.S_ISDIR(self.fs.stat(path).st_mode):
             found = [self.info(path)]
         else:
-            found = [_info(entry.path, _stat_of(entry)) for entry in self.fs.scandir(path)]
+            found = [_info_of(entry) for entry in self.fs.scandir(path)]
         found.sort(key=lambda info: info["name"])
         return found if detail else [info["name"] for info in found]
 
     def exists(self, path, **kwargs):
-        return self.fs.exists(self._strip_protocol(path))
+        return self._mode(path) != 0
 
     def isdir(self, path):
-        try:
-            return modes.S_ISDIR(self.fs.stat(self._strip_protocol(path)).st_mode)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+        return modes.S_ISDIR(self._mode(path))
 
     def isfile(self, path):
+        return modes.S_ISREG(self._mode(path))
+
+    def _mode(self, path):
+        """0: the path leads nowhere."""
         try:
-            return modes.S_ISREG(self.fs.stat(self._strip_protocol(path)).st_mode)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+            return self.fs.stat(self._strip_protocol(path)).st_mode
+        except OSError as error:
+            if error.errno in _NOWHERE:
+                return 0
+            raise
 
     def cat_file(self, path, start=None, end=None, **kwargs):
         path = self._strip_protocol(path)
@@ -160,14 +167,31 @@ class WeftFileSystem(AbstractFileSystem):
 
     def rm(self, path, recursive=False, maxdepth=None):
         for one in [path] if isinstance(path, (str, os.PathLike)) else path:
-            one = self._strip_protocol(one)
-            if not modes.S_ISDIR(self.fs.lstat(one).st_mode):
-                self.fs.remove(one)
-                continue
-            if recursive:
-                for name in self.fs.listdir(one):
-                    self.rm(os.path.join(one, name), recursive=True)
-            self.fs.rmdir(one)
+            for found in self._meant(self._strip_protocol(one), recursive, maxdepth):
+                self._rm_one(found, recursive and maxdepth is None)
+
+    def _meant(self, path, recursive, maxdepth):
+        if maxdepth is not None:
+            # From below; a directory that keeps something is refused.
+            return reversed(self.expand_path(path, recursive=recursive, maxdepth=maxdepth))
+        # A name that is there is no pattern.
+        if _is_pattern(path) and hasattr(self, "glob") and not self._is_there(path):
+            return self.expand_path(path)
+        return [path]
+
+    def _is_there(self, path):
+        try:
+            return bool(self.fs.lstat(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def _rm_one(self, path, recursive):
+        if not modes.S_ISDIR(self.fs.lstat(path).st_mode):
+            return self.fs.remove(path)
+        if recursive:
+            for name in self.fs.listdir(path):
+                self._rm_one(os.path.join(path, name), True)
+        self.fs.rmdir(path)
 
     def mv(self, path1, path2, **kwargs):
         self.fs.replace(self._strip_protocol(path1), self._strip_protocol(path2))
@@ -175,10 +199,29 @@ class WeftFileSystem(AbstractFileSystem):
     mv_file = mv
 
     def cp_file(self, path1, path2, **kwargs):
+        """A directory is made and not filled: `copy` asks for all that is in it."""
+        if self.isdir(path1):
+            return self.makedirs(path2, exist_ok=True)
         with self.fs.open(self._strip_protocol(path1), "rb", buffering=0) as source:
             with self.fs.open(self._strip_protocol(path2), "wb", buffering=0) as target:
                 while piece := source.read(8 << 20):
                     target.write(piece)
+
+    def touch(self, path, truncate=True, **kwargs):
+        path = self._strip_protocol(path)
+        with self.fs.open(path, "wb" if truncate else "ab"):
+            pass
+        if not truncate:
+            self.fs.utime(path)
+
+    def read_block(self, fn, offset, length, delimiter=None):
+        # fsspec's asks the open file for its `size`.
+        from fsspec.utils import read_block
+
+        with self._open(fn) as file:
+            size = file.raw.stat().st_size
+            length = size - offset if length is None else min(length, size - offset)
+            return read_block(file, offset, length, delimiter)
 
     def created(self, path):
         raise NotImplementedError("weft keeps no time of creation")
@@ -202,12 +245,19 @@ def _info(path, stat):
     }
 
 
-def _stat_of(entry):
-    """A symlink that leads nowhere is shown itself."""
+def _info_of(entry):
+    """Of an entry of a directory. A symlink to a directory is a link, so that no walk goes in
+    circles, as is one that leads nowhere."""
+    own = entry.stat(follow_symlinks=False)
+    if not entry.is_symlink():
+        return _info(entry.path, own)
     try:
-        return entry.stat()
-    except FileNotFoundError:
-        return entry.stat(follow_symlinks=False)
+        led = entry.stat()
+    except OSError as error:
+        if error.errno not in _NOWHERE:
+            raise
+        led = own
+    return _info(entry.path, own if modes.S_ISDIR(led.st_mode) else led)
 
 
 def _range(start, end, size):
