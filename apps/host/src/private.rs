@@ -118,11 +118,12 @@ pub fn die_with(parent: i32) -> Result<()> {
 }
 
 /// Attaches a connection at `place` in a mount namespace that this process makes for itself and its
-/// children. It must have one thread only.
+/// children: one that is read-only, and from which no program is run, if so asked. It must have one
+/// thread only.
 ///
 /// # Errors
 /// Which of the steps this machine does not allow; this process may be in new namespaces by then.
-pub fn attach(place: &Path, fs_name: &str, read_only: bool) -> Result<OwnedFd> {
+pub fn attach(place: &Path, fs_name: &str, (read_only, no_exec): (bool, bool)) -> Result<OwnedFd> {
     let (user, group) = (nix::unistd::geteuid(), nix::unistd::getegid());
     let is_root = user.is_root() && unshare(CloneFlags::CLONE_NEWNS).is_ok();
     if !is_root {
@@ -137,7 +138,8 @@ pub fn attach(place: &Path, fs_name: &str, read_only: bool) -> Result<OwnedFd> {
     // What is mounted here is not to be seen elsewhere.
     rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .context("cannot make the mounts of this namespace private")?;
-    weft_fuse::mount_directly(place, fs_name, is_root, read_only).context("cannot mount in a namespace")
+    let asked = weft_fuse::KernelFlags { allow_other: is_root, read_only, no_exec };
+    weft_fuse::mount_directly(place, fs_name, asked).context("cannot mount in a namespace")
 }
 
 #[cfg(test)]

@@ -157,6 +157,10 @@ mod tests {
         assert_eq!(asked("weft://a:1/b /m -n -o rw").unwrap(), command("weft mount -- weft://a:1/b /m"));
         assert_eq!(asked("a /m -vs -o nonsense,ro").unwrap(), command("weft mount -o ro -- a /m"));
         assert_eq!(asked("a /m -o nonsense").unwrap(), command("weft mount -o nonsense -- a /m"), "it will be refused by name");
+        // As `mount` says it of a line with `user`.
+        let of_user = asked("a /m -o rw,noexec,nosuid,nodev,user,_netdev").unwrap();
+        assert_eq!(of_user, command("weft mount -o noexec -- a /m"));
+        assert!(crate::commands::mount::knows_option("noexec"));
         assert_eq!(asked("a /m -fv").unwrap(), Asked::Nothing);
         for bad in ["a", "a /m c", "a /m -o suid", "a /m -o dev", "a /m -x", "a /m -o"] {
             assert!(asked(bad).is_err(), "{bad}");

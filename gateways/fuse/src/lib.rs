@@ -37,17 +37,15 @@ use threads::Threads;
 
 pub use gateway::MountLog;
 pub use kernel::Transport;
-pub use mount::{REQUEST_BYTES_MAX, clear_dead_mount, mount_directly, unmount};
+pub use mount::{KernelFlags, REQUEST_BYTES_MAX, clear_dead_mount, mount_directly, unmount};
 pub use weft_posix::{ErrorCount, ErrorCounts};
 
 /// How a mount behaves.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// Other users may use the mount. The default for root; a plain user needs `user_allow_other`
-    /// in `/etc/fuse.conf`.
-    pub allow_other: bool,
-    /// No changes.
-    pub read_only: bool,
+    /// What the kernel sees to. Other users may use the mount by default of root; a plain user
+    /// needs `user_allow_other` in `/etc/fuse.conf`.
+    pub kernel: KernelFlags,
     /// Threads that serve requests while servers answer; those that are not needed rest. Requests
     /// that wait for servers have threads of their own.
     pub threads: usize,
@@ -78,8 +76,7 @@ impl Default for MountOptions {
         // SAFETY: geteuid has no preconditions.
         let root = unsafe { libc::geteuid() } == 0;
         MountOptions {
-            allow_other: root,
-            read_only: false,
+            kernel: KernelFlags { allow_other: root, ..KernelFlags::default() },
             threads: 4,
             transport: Transport::Auto,
             remembers: Remembers::Default,
@@ -136,8 +133,8 @@ pub struct MountedFs {
 /// # Errors
 /// What the kernel or `fusermount3` says, with the mount point.
 pub fn mount<R: ThreadRuntime>(client: Client<R>, mountpoint: &Path, options: MountOptions, log: MountLog) -> io::Result<MountedFs> {
-    let (allow_other, read_only) = (options.allow_other, options.read_only);
-    begin(client, mountpoint, options, log, |fs_name| mount::attach(mountpoint, fs_name, allow_other, read_only))
+    let asked = options.kernel;
+    begin(client, mountpoint, options, log, |fs_name| mount::attach(mountpoint, fs_name, asked))
 }
 
 /// Serves a connection that somebody else has attached ([`mount_directly`]), at `mountpoint` as he

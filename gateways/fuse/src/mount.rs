@@ -13,20 +13,31 @@ use std::process::{Command, Stdio};
 /// Largest request in bytes; the kernel allows 256 pages.
 pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
+/// What the kernel sees to at a mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelFlags {
+    /// Other users may use it.
+    pub allow_other: bool,
+    /// No changes.
+    pub read_only: bool,
+    /// No program of it is run.
+    pub no_exec: bool,
+}
+
 /// Attaches a new connection at `mountpoint`: as root by the system call, else, or where root may
 /// not mount, by the helper.
 ///
 /// # Errors
 /// What the kernel or the helper says.
-pub fn attach(mountpoint: &Path, fs_name: &str, allow_other: bool, read_only: bool) -> io::Result<OwnedFd> {
+pub fn attach(mountpoint: &Path, fs_name: &str, asked: KernelFlags) -> io::Result<OwnedFd> {
     // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } == 0 {
-        match mount_directly(mountpoint, fs_name, allow_other, read_only) {
+        match mount_directly(mountpoint, fs_name, asked) {
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {}
             done => return done,
         }
     }
-    mount_by_helper(mountpoint, &helper_options(fs_name, allow_other, read_only))
+    mount_by_helper(mountpoint, &helper_options(fs_name, asked))
 }
 
 /// Attaches a new connection at `mountpoint` by the system call alone: as root, or in a user
@@ -34,19 +45,19 @@ pub fn attach(mountpoint: &Path, fs_name: &str, allow_other: bool, read_only: bo
 ///
 /// # Errors
 /// What the kernel says; `EPERM` if this process may not mount.
-pub fn mount_directly(mountpoint: &Path, fs_name: &str, allow_other: bool, read_only: bool) -> io::Result<OwnedFd> {
+pub fn mount_directly(mountpoint: &Path, fs_name: &str, asked: KernelFlags) -> io::Result<OwnedFd> {
     let device: OwnedFd = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse")?.into();
     let root_mode = std::fs::metadata(mountpoint)?.mode() & libc::S_IFMT;
     // SAFETY: getuid and getgid have no preconditions.
     let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
     let mut data = format!("fd={},rootmode={root_mode:o},user_id={uid},group_id={gid},", device.as_raw_fd());
     data.push_str(&format!("default_permissions,max_read={REQUEST_BYTES_MAX}"));
-    if allow_other {
+    if asked.allow_other {
         data.push_str(",allow_other");
     }
     let mut flags = libc::MS_NODEV | libc::MS_NOSUID | libc::MS_NOATIME;
-    if read_only {
-        flags |= libc::MS_RDONLY;
+    for (is_asked, flag) in [(asked.read_only, libc::MS_RDONLY), (asked.no_exec, libc::MS_NOEXEC)] {
+        flags |= if is_asked { flag } else { 0 };
     }
     let source = CString::new(format!("weft:{fs_name}"))?;
     let target = CString::new(mountpoint.as_os_str().as_bytes())?;
@@ -58,7 +69,7 @@ pub fn mount_directly(mountpoint: &Path, fs_name: &str, allow_other: bool, read_
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(device) }
 }
 
-fn helper_options(fs_name: &str, allow_other: bool, read_only: bool) -> Vec<String> {
+fn helper_options(fs_name: &str, asked: KernelFlags) -> Vec<String> {
     // The helper splits at commas, and a backslash quotes one.
     let escaped = fs_name.replace('\\', "\\\\").replace(',', "\\,");
     let mut list = vec![
@@ -70,10 +81,10 @@ fn helper_options(fs_name: &str, allow_other: bool, read_only: bool) -> Vec<Stri
         "nosuid".into(),
         format!("max_read={REQUEST_BYTES_MAX}"),
     ];
-    if allow_other {
-        list.push("allow_other".into());
+    for (is_asked, option) in [(asked.allow_other, "allow_other"), (asked.no_exec, "noexec")] {
+        list.extend(is_asked.then(|| option.into()));
     }
-    list.push(if read_only { "ro".into() } else { "rw".into() });
+    list.push(if asked.read_only { "ro".into() } else { "rw".into() });
     list
 }
 

@@ -27,6 +27,9 @@ pub struct Args {
     /// The mount takes no changes
     #[arg(long)]
     read_only: bool,
+    /// No program of it is run
+    #[arg(long)]
+    no_exec: bool,
     /// Signals, by number, that `weft run` has blocked for itself and the command is to get
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
     release: Vec<i32>,
@@ -40,7 +43,7 @@ impl Args {
         let [place, program, args @ ..] = &self.line[..] else { bail!("`weft run` calls this with a place and a command") };
         let stream = UnixStream::connect(&self.socket).context("`weft run` has gone")?;
         let said = match &self.private {
-            Some(fs_name) => private::attach(place.as_ref(), fs_name, self.read_only)
+            Some(fs_name) => private::attach(place.as_ref(), fs_name, (self.read_only, self.no_exec))
                 .map_or_else(|error| Said::Failed(format!("{error:#}")), Said::Attached),
             None => Said::Ready,
         };

@@ -40,6 +40,7 @@ const NAMES_OUTSIDE: Duration = Duration::from_secs(1);
 Options for -o, separated by commas:
   allow_other        other users may use the mount (default for root)
   ro                 no changes
+  noexec             no program is run from it
   threads=N          threads while servers answer (default 4); requests that wait for servers have their own
   transport=NAME     how requests come from the kernel: auto (the default: uring if the kernel offers it), device, uring
   leases             the kernel remembers names and attributes as long as nobody changes them: what other mounts change
@@ -363,9 +364,10 @@ pub fn parse_options(options: &[String]) -> Result<MountOptions> {
         let (key, value) = option.split_once('=').map_or((option.as_str(), None), |(key, value)| (key, Some(value)));
         let number = || value.unwrap_or_default().parse::<u64>().with_context(|| format!("-o {option}: a number is expected"));
         match (key, value) {
-            ("allow_other", None) => parsed.allow_other = true,
-            ("ro", None) => parsed.read_only = true,
-            ("rw", None) => parsed.read_only = false,
+            ("allow_other", None) => parsed.kernel.allow_other = true,
+            ("ro", None) => parsed.kernel.read_only = true,
+            ("rw", None) => parsed.kernel.read_only = false,
+            ("noexec", None) => parsed.kernel.no_exec = true,
             // For `check_place`.
             ("nonempty", None) => {}
             ("threads", Some(_)) => parsed.threads = number()?.clamp(1, 256) as usize,
@@ -396,10 +398,10 @@ pub fn parse_options(options: &[String]) -> Result<MountOptions> {
         if parsed.remembers == Remembers::Default {
             parsed.remembers = Remembers::For(NAMES_OUTSIDE);
         }
-        parsed.read_only = true;
+        parsed.kernel.read_only = true;
         parsed.local_locks = true;
     }
-    if parsed.sets_atime && parsed.read_only {
+    if parsed.sets_atime && parsed.kernel.read_only {
         bail!("-o relatime sets times, and -o ro and -o dataset change nothing: leave one of them away");
     }
     if options.iter().any(|option| option == "leases") && options.iter().any(|option| option.starts_with("cache_ms=")) {
@@ -416,7 +418,7 @@ mod tests {
     fn options_are_parsed_or_named() {
         let parse = |text: &str| parse_options(&text.split(',').map(str::to_string).collect::<Vec<_>>());
         let options = parse("allow_other,ro,threads=3,cache_ms=0,direct_from=64KiB,transport=device").unwrap();
-        assert!(options.allow_other && options.read_only);
+        assert!(options.kernel.allow_other && options.kernel.read_only);
         assert_eq!((options.threads, options.remembers, options.direct_from_bytes), (3, Remembers::For(Duration::ZERO), 65536));
         assert_eq!(options.transport, Transport::Device);
         for bad in ["fast", "threads=many", "threads", "ro=1", "direct_from=big", "transport=fast"] {
@@ -425,7 +427,7 @@ mod tests {
         assert_eq!(parse("leases,threads=2").unwrap().remembers, Remembers::UntilChanged);
         assert_eq!(parse("threads=2").unwrap().remembers, Remembers::Default);
         let dataset = parse("dataset,threads=2").unwrap();
-        assert!(dataset.is_dataset && dataset.read_only && dataset.local_locks);
+        assert!(dataset.is_dataset && dataset.kernel.read_only && dataset.local_locks);
         assert_eq!(dataset.remembers, Remembers::For(NAMES_OUTSIDE));
         assert!(parse("dataset,rw").unwrap_err().to_string().contains("read-only"));
         assert!(MountOptions::default().absorbs && !parse("noabsorb").unwrap().absorbs);

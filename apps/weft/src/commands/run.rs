@@ -215,9 +215,8 @@ impl Args {
         if is_private {
             command.args(["--private", &place.fs_name]);
         }
-        if mount::parse_options(&self.options)?.read_only {
-            command.arg("--read-only");
-        }
+        let flags = mount::parse_options(&self.options)?.kernel;
+        command.args(flags.read_only.then_some("--read-only")).args(flags.no_exec.then_some("--no-exec"));
         for signal in place.released {
             command.args(["--release", &signal.to_string()]);
         }
