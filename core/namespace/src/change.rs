@@ -145,7 +145,8 @@ pub enum Change {
         /// The client.
         client: ClientId,
     },
-    /// The client has had locks of programs here: after a restart it is waited for.
+    /// The client has locks of programs here, or files open for more than reading: after a restart
+    /// it is waited for.
     PutLocker {
         /// The client.
         client: ClientId,

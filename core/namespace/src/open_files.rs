@@ -56,6 +56,18 @@ impl State {
         self.opens.others_with(handle, client, Rights::APPEND)
     }
 
+    /// True if a client that has not told yet what it had open before a restart may have had
+    /// something open for more than reading, or programs with locks.
+    pub fn may_have_kept_others_out(&self, client: ClientId) -> bool {
+        // A power cut may have taken that, too.
+        self.opens.grace == Grace::Lost || self.lockers().contains(&client)
+    }
+
+    /// True if the client has something open for more than reading.
+    pub fn keeps_others_out(&self, client: ClientId) -> bool {
+        self.opens.has_more_than_reads(client)
+    }
+
     /// True if another client, which has not told yet what it had open before a restart, may have
     /// had this file open in a way that excludes these rights of this one.
     pub fn may_be_excluded(&self, client: ClientId, handle: Handle, rights: Rights) -> bool {

@@ -99,6 +99,12 @@ impl Opens {
         Some((open.rights, open.sequence))
     }
 
+    /// True if the client has something open for more than reading.
+    pub(crate) fn has_more_than_reads(&self, client: ClientId) -> bool {
+        let handles = self.by_client.get(&client).into_iter().flatten();
+        handles.filter_map(|handle| self.of(client, *handle)).any(|(rights, _)| rights.is_more_than_read())
+    }
+
     /// True if this client has [`Rights::DELAY`] by this open or an earlier one.
     pub(crate) fn delayed_by(&self, client: ClientId, handle: Handle, sequence: u64) -> bool {
         let delays = |open: &OpenBy| open.client == client && open.rights.contains(Rights::DELAY) && open.delays_from <= sequence;

@@ -88,7 +88,7 @@ pub struct State {
     pub(crate) xattrs: Xattrs,
     pub(crate) transactions: Transactions,
     pub(crate) replies: Replies,
-    /// Clients that have had locks of programs.
+    /// Clients that have had locks of programs, or files open for more than reading.
     lockers: BTreeSet<ClientId>,
     /// Counter of the next new handle.
     pub(crate) next_counter: u64,
@@ -482,7 +482,8 @@ impl State {
         }
     }
 
-    /// Clients that have had locks of programs and were not lost since.
+    /// Clients that have locks of programs, or files open for more than reading, or had them a
+    /// moment ago.
     pub fn lockers(&self) -> &BTreeSet<ClientId> {
         &self.lockers
     }

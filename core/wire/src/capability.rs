@@ -71,6 +71,11 @@ impl Rights {
     /// What a client may hold of a file.
     pub const OF_CLIENTS: Rights = Rights(1 | 2 | 8 | 16 | 32);
 
+    /// True if something beside reading is allowed: others may have to wait.
+    pub fn is_more_than_read(self) -> bool {
+        self.without(Rights::READ) != Rights::default()
+    }
+
     /// True if all of `other` is allowed.
     pub fn contains(self, other: Rights) -> bool {
         self.0 & other.0 == other.0

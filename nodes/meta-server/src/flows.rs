@@ -5,7 +5,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use weft_base::{ClientId, Payload, Result};
 use weft_journal::Lsn;
-use weft_namespace::{Change, Record, RequestContext};
+use weft_namespace::{Change, OpenChange, Record, RequestContext};
 use weft_rt::{PeerId, ServerRuntime};
 use weft_serving::{ServedRequest, Service};
 use weft_wire::{Frame, Header};
@@ -22,6 +22,12 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     /// Journals and applies a record.
     pub(crate) fn change(&self, record: &mut Record) -> Lsn {
+        if let Some(OpenChange::Open { client, rights, .. }) = record.open
+            && rights.is_more_than_read()
+            && !self.state.borrow().lockers().contains(&client)
+        {
+            record.changes.push(Change::PutLocker { client });
+        }
         if !record.is_volatile() {
             let mut encoded = self.encoded.borrow_mut();
             encoded.clear();

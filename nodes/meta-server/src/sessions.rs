@@ -68,6 +68,11 @@ impl Sessions {
         self.untold.iter()
     }
 
+    /// True if this is one of them.
+    pub(crate) fn is_untold(&self, client: ClientId) -> bool {
+        self.untold.contains(&client)
+    }
+
     pub(crate) fn connected(&mut self, client: ClientId) {
         let session = self.clients.entry(client).or_insert(Session::Connected { connections: 0 });
         *session = match *session {

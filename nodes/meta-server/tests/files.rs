@@ -193,6 +193,43 @@ fn the_grace_after_a_restart_protects_unlinked_files_that_are_reclaimed() {
     assert!(cluster.removed(kept));
 }
 
+/// A restart waits for those who may have had a file open, and for nobody else.
+#[test]
+fn who_had_nothing_open_before_a_restart_keeps_no_appender_waiting() {
+    let appends = WRITE.with(Rights::APPEND);
+    for (has_closed, outcome) in [(true, Ok(())), (false, Err(Status::TimedOut))] {
+        let cluster = Cluster::new(10, 1, |config| config.session_grace_ns = 30 * SECOND);
+        let [one, other, gone] = [1, 2, 3].map(|id| cluster.caller(id));
+        let file = cluster.block_on({
+            let (one, other) = (one.clone(), other.clone());
+            || async move {
+                let file = gone.create(ROOT_HANDLE, "log", WRITE).await.unwrap().handle;
+                let elsewhere = gone.create(ROOT_HANDLE, "elsewhere", WRITE).await.unwrap().handle;
+                for client in [one, other] {
+                    client.call(ServerId(0), &open(file, WRITE, 1, false)).await.unwrap();
+                }
+                gone.close(elsewhere, 5, 0).await.unwrap();
+                if has_closed {
+                    gone.close(file, 5, 0).await.unwrap();
+                }
+                file
+            }
+        });
+        // Who has written nothing for long is no writer.
+        cluster.sim.run_for(100 * SECOND);
+        cluster.crash_and_restart(0);
+        let appended = cluster.block_on(|| async move {
+            for client in [&one, &other] {
+                let opens = vec![OpenFile { handle: file, rights: WRITE, open_sequence: 1 }];
+                client.call(ServerId(0), &ReclaimRequest { opens, locks: None, goes_on: None }).await.unwrap();
+                client.close(file, 10, 0).await.unwrap();
+            }
+            one.once(ServerId(0), &open(file, appends, 2, false), 5 * SECOND).await
+        });
+        assert_eq!(appended.map(drop), outcome, "has closed: {has_closed}");
+    }
+}
+
 /// Nobody can have opened for writing what is beside its inode, whatever a client says.
 #[test]
 fn a_content_that_somebody_says_to_write_to_stays_as_it_is() {

@@ -34,8 +34,9 @@ use crate::step::Step;
 /// than a client waits for an answer before it asks again on its own.
 const WAIT_NS: u64 = 1_500 * MILLISECOND;
 
-/// A client that has had no locks for so long is not waited for after a restart, in nanoseconds:
-/// longer than the time for which clients are waited for.
+/// A client that has had no locks, and nothing open for more than reading, for so long is not
+/// waited for after a restart, in nanoseconds: longer than the time for which clients are waited
+/// for.
 const LOCKER_IDLE_NS: u64 = 60 * SECOND;
 
 /// Locks of programs.
@@ -46,7 +47,8 @@ pub(crate) struct ProgramLocks {
     waiting: RefCell<BTreeMap<(ClientId, u64), Rc<Waiting>>>,
     /// A request waits until an append is over.
     append_is_awaited: Cell<bool>,
-    /// Clients that are known for their locks, and have had none since then.
+    /// Clients that are known for their locks, or for what they had open, and have had none of it
+    /// since then.
     idle: RefCell<BTreeMap<ClientId, Nanos>>,
 }
 
@@ -207,9 +209,15 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let now = self.rt.now();
         let over: Vec<ClientId> = {
             let (state, table, mut idle) = (self.state.borrow(), self.locks.table.borrow(), self.locks.idle.borrow_mut());
-            idle.retain(|client, _| !table.has_client(*client));
-            let lockers = state.lockers().iter().filter(|client| !table.has_client(**client));
-            lockers.filter(|client| now.since(*idle.entry(**client).or_insert(now)) >= LOCKER_IDLE_NS).copied().collect()
+            let is_idle = |client: ClientId| !table.has_client(client) && !state.keeps_others_out(client);
+            idle.retain(|client, _| is_idle(*client));
+            // Who has gone in good order has nothing, and is done with at once, if it is known what
+            // it had.
+            let sessions = self.clients.sessions.borrow();
+            let is_gone = |client: ClientId| !sessions.is_connected(client) && !sessions.is_untold(client);
+            let idle_for = |client: ClientId, idle: &mut BTreeMap<ClientId, Nanos>| now.since(*idle.entry(client).or_insert(now));
+            let lockers = state.lockers().iter().copied().filter(|client| is_idle(*client));
+            lockers.filter(|client| idle_for(*client, &mut idle) >= LOCKER_IDLE_NS || is_gone(*client)).collect()
         };
         over.into_iter().for_each(|client| self.drop_locks_of(client));
     }

@@ -93,7 +93,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// True if a client that was known before a restart, and has not told yet what it had open, may
     /// have had the file open in a way that excludes these rights.
     fn may_be_excluded(&self, client: ClientId, handle: Handle, rights: Rights) -> bool {
-        self.clients.sessions.borrow().untold().any(|other| *other != client) && self.state.borrow().may_be_excluded(client, handle, rights)
+        let (sessions, state) = (self.clients.sessions.borrow(), self.state.borrow());
+        let mut others = sessions.untold().filter(|other| **other != client);
+        others.any(|other| state.may_have_kept_others_out(*other)) && state.may_be_excluded(client, handle, rights)
     }
 
     /// Journals a change of size or time with its answer, which is kept from now on, but given only
