@@ -41,6 +41,14 @@ fn promise_what_is_in_the_trash_comes_back() {
     assert_eq!(list(), Value::Array(vec![]), "to look makes nothing");
     assert!(!mnt.join(".trash").exists());
 
+    // A name is removed, and not what a link or a dot at its end leads to.
+    for (end, why) in [("link/", "symlink"), ("link//", "symlink"), ("run/.", "without a name"), ("run/deep/..", "without a name")] {
+        for how in ["-r", "--trash"] {
+            assert!(fails(weft().args(["rm", how]).arg(fs.at(&format!("/results/{end}")))).contains(why));
+        }
+    }
+    assert_eq!(fs::read_dir(tree.join("deep")).unwrap().count(), 600);
+
     // The mount sees it at once, and one rename is all that happens to what is moved.
     let report = json(weft().args(["rm", "--trash", "--json"]).args([fs.at("/results//run"), fs.at("/results/link")]));
     assert_eq!((&report["trashed"], &report["files"]), (&Value::from(2), &Value::from(0)));

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use weft_base::FileKind;
 use weft_client::TreeRemoved;
-use weft_host::connect::{Common, open_all};
+use weft_host::connect::{Common, Fs, open_all};
 use weft_host::output::{print_json, show_name};
 
 use super::course::Course;
@@ -60,6 +60,7 @@ impl Args {
         let (mut all, mut trashed) = (TreeRemoved::default(), 0);
         for (system, path) in &places {
             let fs = &systems[*system];
+            check_end(fs, path)?;
             let Some(attr) = fs.find(path, false)? else {
                 if self.force {
                     continue;
@@ -93,4 +94,17 @@ impl Args {
         }
         Ok(if all.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
+}
+
+/// As rm(1): what is removed is the name at the end of the path, and not what lies behind it.
+fn check_end(fs: &Fs, path: &[u8]) -> Result<()> {
+    let named = &path[..path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1)];
+    let shown = format!("{}:{}", fs.name, show_name(path));
+    if named.ends_with(b"/.") || named.ends_with(b"/..") {
+        bail!("{shown} ends without a name: give the path of what is to be removed");
+    }
+    if path != named && fs.find(named, false)?.is_some_and(|attr| attr.kind == FileKind::Symlink) {
+        bail!("{shown} is what a symlink leads to: without the slash at its end the link is removed");
+    }
+    Ok(())
 }
