@@ -393,6 +393,9 @@ class Fsspec(Case):
         fs.rm(f"{self.dir}/twin/t*")
         with self.assertRaises(FileNotFoundError):
             fs.rm(f"{self.dir}/twin/t*")
+        with self.assertRaises(NotImplementedError), fs.transaction:
+            fs.open(f"{self.dir}/twin/in a transaction", "wb")
+        self.assertEqual(fs.find(f"{self.dir}/twin"), [f"{self.dir}/twin/below/deep"], "nothing is half done")
         fs.rm(f"{self.dir}/twin", recursive=True)
         self.assertFalse(fs.exists(f"{self.dir}/twin"))
 

@@ -139,7 +139,9 @@ class WeftFileSystem(AbstractFileSystem):
     def pipe_file(self, path, value, mode="overwrite", **kwargs):
         self.fs.put(self._strip_protocol(path), value, exclusive=mode == "create")
 
-    def _open(self, path, mode="rb", block_size=None, **kwargs):
+    def _open(self, path, mode="rb", block_size=None, autocommit=True, **kwargs):
+        if not autocommit and "r" not in mode:
+            raise NotImplementedError("weft:// has no transactions: write under another name, and mv it")
         return self.fs.open(self._strip_protocol(path), mode)
 
     def open(self, path, mode="rb", **kwargs):
