@@ -117,6 +117,28 @@ fn a_tree_is_sealed_with_a_message_for_each_object() {
     world.run(other.unlink(&ROOT, dir, b"file8")).unwrap();
 }
 
+/// As files that are removed meanwhile, directories are nobody's concern any more.
+#[test]
+fn what_is_removed_meanwhile_needs_no_project() {
+    type Flow<'a> = std::pin::Pin<Box<dyn Future<Output = u64> + 'a>>;
+    let world = World::new(2, 2, 1 << 20);
+    let (client, other) = (world.client(1), world.client(2));
+    let top = tree(&world, 0, 0);
+    let names: Vec<Bytes> = (0..40).map(|number| format!("dir{number}").into()).collect();
+    names.iter().enumerate().for_each(|(at, name)| {
+        world.add(top, std::str::from_utf8(name).unwrap(), at as u16 % 2, FileKind::Directory, "");
+    });
+    let sets: Flow<'_> =
+        Box::pin(async { client.set_tree(&ROOT, (top, FileKind::Directory), TreeSetting::Project(7), |_| {}).await.failed });
+    let removes: Flow<'_> = Box::pin(async {
+        for name in &names {
+            other.rmdir(&ROOT, top, name).await.unwrap();
+        }
+        0
+    });
+    assert_eq!(world.run(weft_rt::join_all([sets, removes])), [0, 0]);
+}
+
 #[test]
 fn a_tree_goes_with_few_messages() {
     let world = World::new(2, 2, 1 << 20);

@@ -112,6 +112,8 @@ impl<R: Runtime> Client<R> {
                     done.objects.count(has_changed);
                     done.next = Some(0);
                 }
+                // As below. The root of the tree somebody has named.
+                Err(error) if error.is_gone() && nodes.slots[node].above.is_some() => {}
                 Err(error) => done.failed.push((None, error)),
             },
             Step::Page { node, cookie } => match self.list(who, nodes.slots[node].dir, cookie, PAGE_BYTES, Wanted::SizesSoon).await {
@@ -132,6 +134,7 @@ impl<R: Runtime> Client<R> {
                         }
                     }
                 }
+                Err(error) if error.is_gone() && nodes.slots[node].above.is_some() => {}
                 Err(error) => done.failed.push((None, error)),
             },
         }
