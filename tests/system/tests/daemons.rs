@@ -253,6 +253,12 @@ fn the_program_is_the_helper_of_mount() {
     ok(weft().arg("umount").arg(fs.mnt()));
     assert!(fails(&mut mount("nonsense=3")).contains("nonsense"));
     assert!(!is_mount(&fs.mnt()));
+    // What mount(8) makes of a line with `user`.
+    ok(&mut mount("rw,noexec,nosuid,nodev,user,_netdev"));
+    fs::copy("/bin/true", fs.mnt().join("true")).unwrap();
+    let started = Command::new(fs.mnt().join("true")).status();
+    assert_eq!(started.map_err(|error| error.kind()), Err(std::io::ErrorKind::PermissionDenied));
+    ok(weft().arg("umount").arg(fs.mnt()));
     // As mount(8) tries it out.
     ok(Command::new(&helper).arg(fs.state()).arg(fs.mnt()).args(["-f", "-v", "-o", "ro"]));
     assert!(!is_mount(&fs.mnt()));
