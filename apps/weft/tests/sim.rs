@@ -242,3 +242,113 @@ fn all_steps_of_a_program_and_their_mistakes() {
         assert!(!output.status.success() && said.contains(message), "{wrong}: {said}");
     }
 }
+
+/// Messages of all kinds, collective calls, views of files and lists, on a cluster whose processors
+/// are not those of 2009.
+const PROGRAM: &str = r#"profile = "modern"
+clients = 3
+servers = 2
+collective = "interleaved_two_phase"
+
+[server]
+cache_layer = "aggregation"
+
+[[workload]]
+kind = "program"
+ranks = 4
+turns = 3
+
+[[workload.file]]
+name = "in"
+size = "4MiB"
+
+[[workload.file]]
+name = "out"
+
+[[workload.step]]
+do = "open"
+file = "in"
+[[workload.step]]
+do = "open"
+file = "out"
+truncate = true
+[[workload.step]]
+do = "compute"
+cycles = 7654321
+[[workload.step]]
+do = "send"
+to = "next"
+bytes = 300000
+tag = 3
+request = 1
+[[workload.step]]
+do = "recv"
+from = "any"
+tag = 3
+[[workload.step]]
+do = "wait"
+requests = [1]
+[[workload.step]]
+do = "sendrecv"
+to = "next"
+from = "previous"
+bytes = 4000
+[[workload.step]]
+do = "bcast"
+root = 2
+bytes = 1000000
+[[workload.step]]
+do = "allreduce"
+bytes = 8
+[[workload.step]]
+do = "read_all"
+file = "in"
+bytes = 1000
+per_rank = 1000
+stride = 4000
+blocks = 200
+[[workload.step]]
+do = "write"
+file = "out"
+bytes = 100000
+per_rank = 100000
+per_turn = 400000
+[[workload.step]]
+do = "close"
+file = "out"
+[[workload.step]]
+do = "close"
+file = "in"
+"#;
+
+#[test]
+fn what_was_simulated_and_exported_is_simulated_again_in_the_same_time() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = |name: &str| folder.path().join(name);
+    std::fs::write(file("p.toml"), PROGRAM).expect("writable");
+    let before = json(&weft(folder.path(), &["run", "p.toml", "--json", "--trace", "t"]));
+    let export = |from: &str, to: &str, more: &[&str]| {
+        let arguments = ["export", from, "--format", "hdtrace", "-o", to];
+        let done = Command::new(env!("CARGO_BIN_EXE_weft")).args(arguments).args(more).current_dir(folder.path()).output().expect("starts");
+        assert!(done.status.success(), "{}", text(&done.stderr));
+    };
+    let (head, _) = PROGRAM.split_once("[[workload]]").expect("has one");
+    let again = |project: &str| {
+        let plan = format!("{head}[[workload]]\nkind = \"hdtrace\"\nproject = \"{project}\"\n");
+        std::fs::write(file("again.toml"), plan).expect("writable");
+        weft(folder.path(), &["run", "again.toml", "--json"])
+    };
+    export("t/case0", "first.proj", &[]);
+    // What an export of an export holds, too.
+    export("first.proj", "second.proj", &[]);
+    for project in ["first.proj", "second.proj"] {
+        let after = json(&again(project));
+        for result in ["seconds", "ranks_seconds", "bytes", "messages", "network_bytes", "disk_operations", "events"] {
+            assert_eq!(before[0][result], after[0][result], "{result} of {project}");
+        }
+    }
+    // A part of a program may wait for ever: it is none.
+    export("t/case0", "part.proj", &["--to", "0.5"]);
+    let refused = again("part.proj");
+    assert!(!refused.status.success() && text(&refused.stderr).contains("no --from, --to, --events"), "{}", text(&refused.stderr));
+}

@@ -1,7 +1,8 @@
 //! Files of HDTrace, the format of the tools around PIOsimHD (2009): a project, a trace for each
 //! lane with a state for each span (pieces of a span as states nested in it), the marks of a node
 //! as events, its gauges as a statistics group, and which record was made on behalf of which
-//! ([`crate::relations`]). Written and read by `lab/hdtrace`.
+//! ([`crate::relations`]). Ranks of parallel programs have traces of their own with what they called
+//! ([`crate::calls`]). Written and read by `lab/hdtrace`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,6 +16,7 @@ use weft_hdtrace::{
 use weft_trace::EventKind;
 use weft_trace::record::Body;
 
+use crate::calls::{Calls, inside};
 use crate::relations::relations;
 use crate::source::{Fact, Source};
 
@@ -37,9 +39,26 @@ pub fn write(source: &Source, output: &Path) -> Result<String> {
     let names = node_names(source);
     let mut children: Vec<Vec<TopologyNode>> = vec![Vec::new(); names.len()];
     let (mut states, mut files) = (0, 0);
+    let calls = Calls::of(source).unwrap_or_else(|problem| {
+        weft_host::output::tell(&problem);
+        Calls::default()
+    });
+    for (rank, (node, of_rank)) in calls.ranks {
+        let child = format!("rank{rank}");
+        states += of_rank.len();
+        files += 1;
+        let call = |(position, call)| Entry::State(State { data: vec![inside(call)], ..state(source, position) });
+        let trace = Trace { entries: of_rank.into_iter().map(call).collect(), ..Trace::default() };
+        put(trace_file(stem, &[&names[node], &child]), trace.write().as_bytes())?;
+        children[node].push(TopologyNode { name: child, kind: Some("Rank".to_string()), children: Vec::new() });
+    }
     for lane in source.lanes() {
         let child = Source::lane_name(&lane).replace(' ', "");
-        let entries: Vec<Entry> = lane.items.iter().map(|position| Entry::State(state(source, *position))).collect();
+        let own = lane.items.iter().filter(|position| !calls.positions.contains(position));
+        let entries: Vec<Entry> = own.map(|position| Entry::State(state(source, *position))).collect();
+        if entries.is_empty() {
+            continue;
+        }
         states += entries.len();
         files += 1;
         let trace = Trace { entries, ..Trace::default() };
@@ -70,7 +89,7 @@ pub fn write(source: &Source, output: &Path) -> Result<String> {
         description: "exported from a trace of Weft".to_string(),
         levels: ["Node", "Lane"].map(str::to_string).to_vec(),
         topology: topology.collect(),
-        ..Project::default()
+        ..calls.project
     };
     put(name.to_string(), project.write().as_bytes())?;
     Ok(format!("{states} states in {files} files beside it"))

@@ -6,6 +6,7 @@
 // `write_line` of `weft-rt-real`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod calls;
 mod chrome;
 mod csv;
 mod hdtrace;
@@ -42,7 +43,7 @@ Examples:
   weft export traces/ --format chrome -o run.json           # for chrome://tracing and speedscope; small traces
   weft export traces/ --format csv --events 'meta.*' -o requests.csv
   weft export traces/ --format parquet -o run.parquet       # duckdb -c \"select event, quantile_cont(duration_ns, .99) from 'run.parquet' group by 1\"
-  weft export traces/ --format hdtrace -o run.proj          # for the viewers of 2009")]
+  weft export traces/ --format hdtrace -o run.proj          # for the viewers of 2009, and for kind = \"hdtrace\" of `weft sim`")]
 pub struct Args {
     /// Trace files, directories with trace files, or projects of HDTrace (.proj)
     #[arg(required = true, value_name = "FILE|DIR")]
@@ -74,7 +75,8 @@ enum Format {
     Csv,
     /// The same columns as csv, for data frames and SQL
     Parquet,
-    /// A project of HDTrace with a trace for each lane
+    /// A project of HDTrace with a trace for each lane; runs of MPI programs and simulated ones can be
+    /// simulated again
     Hdtrace,
 }
 

@@ -35,6 +35,8 @@ pub struct Source {
     /// Nanoseconds of the reference clock at which the first record of the whole trace begins;
     /// exported times count from here.
     pub origin_ns: i64,
+    /// Nothing was left out by a selection.
+    pub is_whole: bool,
     /// All records, by beginning.
     all: Vec<Event>,
     /// Which of them are chosen.
@@ -109,7 +111,8 @@ impl Source {
         }
         let mut calls: BTreeMap<u64, u32> = BTreeMap::new();
         let is_call = |event: &&Event| event.record.event == NET_CALL && event.record.req != 0;
-        let mut source = Source { merged, origin_ns, all, chosen, served, answers: BTreeSet::new() };
+        let is_whole = masks.is_empty() && from.is_none() && to.is_none();
+        let mut source = Source { merged, origin_ns, is_whole, all, chosen, served, answers: BTreeSet::new() };
         source.events().filter(is_call).for_each(|event| *calls.entry(event.record.req).or_default() += 1);
         source.served.retain(|request, staged_spans| staged_spans.len() == 1 && calls.get(request) == Some(&1));
         source.answers = source.events().filter(|event| source.served(event).is_some()).map(|event| event.record.req).collect();

@@ -8,6 +8,7 @@
 //! It never opens a file: callers bring the bytes and take the bytes. It never interprets a command
 //! either: names and attributes of states stay what the file says.
 
+mod call;
 mod cluster;
 mod datatype;
 mod error;
@@ -20,6 +21,7 @@ mod trace;
 mod xml;
 mod xml_write;
 
+pub use call::{CALL, PROJECT_OBJECT, SIMULATED, call_object, range_elements, ranges};
 pub use cluster::{ClusterModel, ModelLink, ModelNode, ModelProcess, ModelServer, ModelSwitch};
 pub use datatype::{Datatype, Dimension, RankTypes, StructPart};
 pub use error::{Error, Partial, Problem};

@@ -50,6 +50,13 @@ impl Element {
         self
     }
 
+    /// The same element with these children instead of its own.
+    #[must_use]
+    pub fn around(mut self, children: Vec<Element>) -> Self {
+        self.children = children;
+        self
+    }
+
     /// Value of an attribute.
     pub fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())

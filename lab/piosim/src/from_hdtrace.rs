@@ -11,26 +11,32 @@
 //! are not mapped through the file view a second time; `File_read_at_all` and `File_write_at_all`,
 //! as the library spelt them, are known beside the spellings of the simulator's table,
 //! `..._all_at`.
+//!
+//! Of a project that was exported calls stand inside of what was recorded of them. Those of a run
+//! that was simulated ([`crate::to_hdtrace`]) become the programs of that run again: its
+//! computation is a call of its own, and nothing lies between calls.
 
+mod calls;
 mod cluster;
 mod datatypes;
+mod ranks;
+mod touched;
 
 pub use cluster::cluster;
+pub use ranks::rank_traces;
+pub use touched::{Touched, datatype, touched};
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use weft_hdtrace::{Element, Entry, Project, State, Time, Trace, topology_paths, trace_file};
+use weft_hdtrace::{CALL, Element, Entry, Project, State, Time, Trace, ranges};
 
-use crate::program::{Access, Application, Command, Datatype, FileId, FileView, Rank, WORLD};
+use calls::{FILE_BYTES_MAX, FileCall, RANGES_MAX, access};
+
+use crate::program::{Access, Application, Command, Datatype, Extent, FileId, FileView, Rank, WORLD};
 
 /// Traced nanoseconds for each cycle of computation.
 const NANOS_PER_CYCLE: i64 = 1000;
-/// No file is longer.
-const FILE_BYTES_MAX: u64 = 1 << 62;
-/// Ranges that one call may touch.
-const RANGES_MAX: u64 = 1 << 26;
-
 /// Why a project and its traces are no programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportError {
@@ -60,10 +66,6 @@ impl ImportError {
     }
 }
 
-/// Other projects hold spans of clients and servers, not the calls that ranks made.
-const NO_RANKS: &str = "the topology has no level named Rank: only runs of MPI programs can be simulated again, such as `weft trace mpi` \
-                        records them; what `weft export` wrote is for viewers";
-
 /// An application made from traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
@@ -72,37 +74,6 @@ pub struct Imported {
     /// What was left out although it was to be carried out, in words, such as the close of a file
     /// that the trace never opened.
     pub notes: Vec<String>,
-}
-
-/// Where the trace of each rank lies: file names in the order of the ranks. Of a rank with several
-/// threads it is the first thread, as in the cluster models of 2009.
-///
-/// # Errors
-/// The topology has no level `Rank`, a node of that level is not a number, or a rank is missing or
-/// there twice.
-pub fn rank_traces(project: &Project, stem: &str) -> Result<Vec<String>, ImportError> {
-    let level = project.levels.iter().position(|level| level == "Rank");
-    let level = level.ok_or_else(|| ImportError::project(NO_RANKS))?;
-    let mut traces: BTreeMap<Rank, Vec<&str>> = BTreeMap::new();
-    for path in topology_paths(project) {
-        let Some(name) = path.get(level) else { continue };
-        let rank: Rank = name.parse().map_err(|_| ImportError::project(format!("the node {name:?} of level Rank is not a number")))?;
-        let known = traces.entry(rank).or_insert_with(|| path.clone());
-        // The first path below a rank's node leads to its first thread.
-        if path.len() > known.len() && path.starts_with(known) {
-            *known = path;
-        } else if path[..=level] != known[..=level] {
-            return Err(ImportError::project(format!("rank {rank} stands twice in the topology")));
-        }
-    }
-    let missing = traces.keys().zip(0..).find(|&(&rank, expected)| rank != expected);
-    if let Some((_, expected)) = missing {
-        return Err(ImportError::project(format!("rank {expected} is missing in the topology")));
-    }
-    if traces.is_empty() {
-        return Err(ImportError::project("the topology has no rank"));
-    }
-    Ok(traces.values().map(|path| trace_file(stem, path)).collect())
 }
 
 /// The application that a project and the traces of its ranks (in the order of [`rank_traces`])
@@ -120,9 +91,11 @@ pub fn import(project: &Project, traces: &[Trace]) -> Result<Imported, ImportErr
     let communicators = communicators(project, &mut application)?;
     let mut notes = Vec::new();
     for (rank, trace) in (0..).zip(traces) {
+        let trace = &Trace { entries: trace.entries.iter().map(call_of).collect(), ..Trace::default() };
         let mut reader = RankReader {
             rank,
             project,
+            simulated: project.is_simulated(),
             communicators: &communicators,
             application: &mut application,
             open: BTreeMap::new(),
@@ -137,6 +110,20 @@ pub fn import(project: &Project, traces: &[Trace]) -> Result<Imported, ImportErr
         }
     }
     Ok(Imported { application, notes })
+}
+
+/// The call that stands in an entry of an export; else the entry itself.
+fn call_of(entry: &Entry) -> Entry {
+    let Entry::State(state) = entry else { return entry.clone() };
+    match state.data.iter().find(|element| element.name == CALL).and_then(|element| element.children.first()) {
+        Some(call) => Entry::State(State {
+            name: call.name.clone(),
+            attributes: call.attributes.clone(),
+            data: call.children.clone(),
+            ..State { nested: Vec::new(), ..state.clone() }
+        }),
+        None => entry.clone(),
+    }
 }
 
 /// Adds the communicators of the project; gives the number of each. The first one that is the world
@@ -184,6 +171,8 @@ enum Mapped {
 struct RankReader<'a> {
     rank: Rank,
     project: &'a Project,
+    /// Calls say all that was done.
+    simulated: bool,
     communicators: &'a [u32],
     application: &'a mut Application,
     /// By the number that the trace gives to an open file.
@@ -216,7 +205,7 @@ impl RankReader<'_> {
             }
             Mapped::Unknown => return Ok(()),
         };
-        if let Some(end) = self.mapped_end {
+        if let Some(end) = self.mapped_end.filter(|_| !self.simulated) {
             let cycles = (state.begin - end).0 / NANOS_PER_CYCLE;
             if cycles > 0 {
                 self.application.push(self.rank, Command::Compute { cycles: cycles.unsigned_abs() });
@@ -272,6 +261,7 @@ impl RankReader<'_> {
             "Allreduce" => Command::Allreduce { comm: comm()?, bytes: bytes()? },
             "Gather" => Command::Gather { comm: comm()?, root: self.root(state)?, bytes: bytes()? },
             "Allgather" => Command::Allgather { comm: comm()?, bytes: bytes()? },
+            "Compute" if self.simulated => Command::Compute { cycles: self.number(state, "cycles")? },
             "File_open" => return self.open(state).map(Mapped::Command),
             name if name.starts_with("File_") => return self.file_command(state),
             _ => return Ok(Mapped::Unknown),
@@ -297,10 +287,14 @@ impl RankReader<'_> {
             None => return Ok(Mapped::Unknown),
         };
         let number: i64 = self.number(state, "fid")?;
-        let Some(open) = self.open.get(&number) else {
-            return Ok(Mapped::Skipped(format!("the trace never opened the file {number}")));
+        // Programs of simulations may use files that they have not opened, and other communicators.
+        let known = FileId::try_from(number).ok().filter(|file| (*file as usize) < self.application.files.len());
+        let (file, comm) = match (self.open.get(&number), known) {
+            (Some(open), _) => (open.file, open.comm),
+            (None, Some(file)) if self.simulated => (file, WORLD),
+            _ => return Ok(Mapped::Skipped(format!("the trace never opened the file {number}"))),
         };
-        let (file, comm) = (open.file, open.comm);
+        let comm = if self.simulated && state.attribute("cid").is_some() { self.communicator(state, "cid")? } else { comm };
         let command = match call {
             FileCall::Close => {
                 self.open.remove(&number);
@@ -316,7 +310,10 @@ impl RankReader<'_> {
             FileCall::Transfer { write, collective, explicit } => {
                 let access = match self.listed(state)? {
                     Some(list) => Some(list),
-                    None => access(&open.view, self.number(state, "offset")?, self.number(state, "size")?, explicit),
+                    None => {
+                        let view = self.open.get(&number).and_then(|open| open.view.as_ref());
+                        access(view, self.number(state, "offset")?, self.number(state, "size")?, explicit)
+                    }
                 };
                 let access = access.ok_or_else(|| self.error(state, "reaches further than any file, or touches too many ranges"))?;
                 match (write, collective) {
@@ -351,18 +348,17 @@ impl RankReader<'_> {
 
     /// Ranges of the file in `<Data>` elements, as simulated runs are exported.
     fn listed(&self, state: &State) -> Result<Option<Access>, ImportError> {
-        if state.attribute("offset").is_some() || state.data.iter().all(|element| element.name != "Data") {
+        if state.attribute("offset").is_some() || (!self.simulated && state.data.iter().all(|element| element.name != "Data")) {
             return Ok(None);
         }
-        let mut list = Vec::new();
-        for element in state.data.iter().filter(|element| element.name == "Data") {
-            let number = |name| element.attribute(name).and_then(|text| text.parse::<u64>().ok());
-            let range = number("offset")
-                .zip(number("size"))
-                .filter(|(offset, bytes)| offset.checked_add(*bytes).is_some_and(|end| end <= FILE_BYTES_MAX));
-            list.push(range.ok_or_else(|| self.error(state, "has a <Data> element without a sound offset and size"))?);
+        let list = ranges(&state.data, RANGES_MAX).filter(|list| list.iter().all(|(offset, bytes)| offset + bytes <= FILE_BYTES_MAX));
+        let list = list.ok_or_else(|| self.error(state, "has a <Data> element without a sound offset and size"))?;
+        if !self.simulated {
+            return Ok(Some(Access::list(list)));
         }
-        Ok(Some(Access::list(list)))
+        let list: Vec<Extent> = list.into_iter().map(|(offset, bytes)| Extent { offset, bytes }).collect();
+        let one = <[Extent; 1]>::try_from(list);
+        Ok(Some(one.map_or_else(Access::List, |[extent]| Access::Contiguous(extent))))
     }
 
     fn waited_for(&self, state: &State) -> Result<Vec<u32>, ImportError> {
@@ -421,61 +417,4 @@ fn with(state: &State, values: &[(&str, &String)]) -> State {
         }
     }
     state
-}
-
-/// Calls on an open file that a cluster carries out.
-enum FileCall {
-    Close,
-    SetView,
-    Transfer {
-        write: bool,
-        collective: bool,
-        /// The offset is an argument, counted in the view; else it is that of the file pointer,
-        /// counted in the file.
-        explicit: bool,
-    },
-}
-
-impl FileCall {
-    fn of(name: &str) -> Option<FileCall> {
-        let transfer = |write, collective, explicit| Some(FileCall::Transfer { write, collective, explicit });
-        match name {
-            "File_close" => Some(FileCall::Close),
-            "File_set_view" => Some(FileCall::SetView),
-            "File_read" | "File_iread" => transfer(false, false, false),
-            "File_read_at" | "File_iread_at" => transfer(false, false, true),
-            "File_write" | "File_iwrite" => transfer(true, false, false),
-            "File_write_at" | "File_iwrite_at" => transfer(true, false, true),
-            "File_read_all" | "File_read_all_begin" | "File_iread_all" => transfer(false, true, false),
-            "File_read_all_at" | "File_read_at_all" | "File_read_at_all_begin" | "File_iread_at_all" => transfer(false, true, true),
-            "File_write_all" | "File_write_all_begin" | "File_iwrite_all" => transfer(true, true, false),
-            "File_write_all_at" | "File_write_at_all" | "File_write_at_all_begin" | "File_iwrite_at_all" => transfer(true, true, true),
-            _ => None,
-        }
-    }
-}
-
-/// The ranges of the file that a call touches; `None` if they are beyond all measure.
-fn access(view: &Option<(FileView, u64)>, offset: u64, bytes: u64, explicit: bool) -> Option<Access> {
-    let Some((view, elementary_bytes)) = view else {
-        return offset.checked_add(bytes).is_some_and(|end| end <= FILE_BYTES_MAX).then(|| Access::at(offset, bytes));
-    };
-    let (data, extent) = (view.filetype.data_bytes(), view.filetype.extent_bytes());
-    if data == 0 || bytes == 0 {
-        return Some(Access::List(Vec::new()));
-    }
-    let blocks = view.filetype.blocks();
-    let data_offset = if explicit {
-        offset.checked_mul(*elementary_bytes)?
-    } else {
-        // Data that the view shows before this byte of the file.
-        let relative = offset.saturating_sub(view.displacement);
-        let inside = relative % extent;
-        let before = blocks.iter().map(|block| inside.saturating_sub(block.offset).min(block.bytes));
-        (relative / extent).checked_mul(data)?.checked_add(before.sum())?
-    };
-    let copies = data_offset.checked_add(bytes)? / data + 1;
-    let ranges = (bytes / data + 2).checked_mul(blocks.len() as u64)?;
-    let end = copies.checked_mul(extent)?.checked_add(view.displacement)?;
-    (end <= FILE_BYTES_MAX && (data == extent || ranges <= RANGES_MAX)).then(|| Access::List(view.map(data_offset, bytes)))
 }

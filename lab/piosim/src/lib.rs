@@ -18,6 +18,7 @@ pub mod simulation;
 pub mod stripe;
 mod task;
 pub mod thesis;
+pub mod to_hdtrace;
 pub mod workloads;
 mod world;
 

@@ -49,7 +49,7 @@ fn traces_are_named_by_rank_and_first_thread() {
     assert_eq!(renamed("<Node name=\"1\"><Node name=\"0\"/>", "<Node name=\"2\"><Node name=\"0\"/>"), "rank 1 is missing in the topology");
     assert_eq!(renamed("<Node name=\"1\"><Node name=\"0\"/>", "<Node name=\"0\">"), "rank 0 stands twice in the topology");
     let said = renamed("\"Rank\"", "\"Rang\"");
-    assert!(said.starts_with("the topology has no level named Rank: ") && said.contains("`weft trace mpi`"), "{said}");
+    assert!(said.starts_with("the topology has no rank: ") && said.contains("`weft trace mpi`"), "{said}");
 }
 
 #[test]

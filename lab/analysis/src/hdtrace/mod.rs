@@ -17,9 +17,11 @@ mod states;
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::rc::Rc;
 
 use weft_hdtrace::{Error, Partial, Project, Relations, Statistics, Time, Trace, project_stem, relation_file, topology_paths, trace_file};
 use weft_trace::EventTable;
@@ -51,19 +53,20 @@ pub fn read(path: &Path) -> Result<Vec<TraceFile>, String> {
     let Some(base) = earliest(&told) else { return Err("none of its files says that anything happened".to_string()) };
     let level = project.levels.iter().position(|level| level == "Rank").unwrap_or(0);
     let mut processes: Vec<Process> = Vec::new();
+    let spans = Rc::new(Cell::new(0));
     let mut place: BTreeMap<Vec<String>, usize> = BTreeMap::new();
     let of_node: Vec<usize> = told
         .iter()
         .map(|told| {
             let own = told.path[..told.path.len().min(level + 1)].to_vec();
             *place.entry(own).or_insert_with_key(|own| {
-                processes.push(Process::new(own, base));
+                processes.push(Process::new(own, base, &spans));
                 processes.len() - 1
             })
         })
         .collect();
     let mut events = Events::of(&told);
-    states::put(&told, &of_node, &mut processes, &mut events, &project)?;
+    states::put(&told, &of_node, &mut processes, &mut events, (&project, level))?;
     for (told, node) in told.iter().zip(&of_node) {
         for (file, statistics) in &told.statistics {
             gauges::put(statistics, &mut processes[*node], &mut events).map_err(|reason| format!("{file}: {reason}"))?;

@@ -1,6 +1,8 @@
 //! The records of one process while they are put together.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use weft_base::ServerId;
 use weft_hdtrace::Time;
@@ -30,14 +32,17 @@ pub struct Process {
     pub threads: u32,
     /// The earliest time of the project.
     base: Time,
-    spans: u32,
+    /// Spans of the whole project.
+    spans: Rc<Cell<u32>>,
 }
 
 impl Process {
-    /// A process at this place of the topology; times count from `base`.
-    pub fn new(path: &[String], base: Time) -> Process {
+    /// A process at this place of the topology; times count from `base`, and its spans are numbered
+    /// together with those of others.
+    pub fn new(path: &[String], base: Time, spans: &Rc<Cell<u32>>) -> Process {
         let (name, host) = (path.join("/"), path.first().cloned().unwrap_or_default());
-        Process { server: server_number(&name), name, host, records: Vec::new(), states: BTreeMap::new(), threads: 0, base, spans: 0 }
+        let (server, spans) = (server_number(&name), Rc::clone(spans));
+        Process { server, name, host, records: Vec::new(), states: BTreeMap::new(), threads: 0, base, spans }
     }
 
     /// True if nothing is known about it.
@@ -61,14 +66,21 @@ impl Process {
 
     /// The identity of a new span.
     pub fn next_span(&mut self) -> u32 {
-        self.spans += 1;
-        self.spans
+        self.spans.set(self.spans.get() + 1);
+        self.spans.get()
     }
 
     /// Adds a record; gives its position among those of the process.
     pub fn put(&mut self, ring: u32, record: TraceRecord) -> usize {
         self.records.push((ring, record));
         self.records.len() - 1
+    }
+
+    /// Adds the name of an object.
+    pub fn put_name(&mut self, object: u64, name: &str) {
+        for record in weft_trace::names::records(object, name) {
+            self.put(OWN_RING, record);
+        }
     }
 
     /// Adds the record of a state of this name.

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use weft_hdtrace::{Element, Entry, Project, State, Time};
+use weft_hdtrace::{CALL, Element, Entry, PROJECT_OBJECT, Project, State, Time, call_object, ranges};
 use weft_trace::EventKind;
 use weft_trace::event;
 use weft_trace::record::{Body, Span, StagedSpan, TraceRecord, class, coarse, fine, flags, padded};
 
 use super::Told;
 use super::events::{Events, Use};
-use super::process::{OWN_RING, Process};
+use super::process::Process;
 
 /// Names of pieces of a span that an export of Weft writes as nested states.
 const PIECES: [&str; 3] = ["wait", "to_server", "from_server"];
@@ -23,7 +23,11 @@ pub fn first(entries: &[Entry]) -> Option<Time> {
     entries.iter().map(begin).min()
 }
 
-/// Adds what the traces say. `of_node` is the process of each of them.
+/// Ranges of one call that are counted.
+const RANGES_MAX: u64 = 1 << 20;
+
+/// Adds what the traces say. `of_node` is the process of each of them; the project is given with
+/// the place of the rank in paths of its topology.
 ///
 /// # Errors
 /// A sentence with file, line and byte: a state ends before it begins.
@@ -32,7 +36,7 @@ pub(super) fn put(
     of_node: &[usize],
     processes: &mut [Process],
     events: &mut Events,
-    project: &Project,
+    (project, level): (&Project, usize),
 ) -> Result<(), String> {
     let mut objects = Objects::of(project);
     for (told, node) in told.iter().zip(of_node) {
@@ -41,6 +45,7 @@ pub(super) fn put(
         let mut reader = Reader {
             ring: process.threads,
             adjustment: trace.time_adjustment,
+            rank: told.path.get(level).and_then(|name| name.parse().ok()),
             process,
             events,
             objects: &mut objects,
@@ -55,11 +60,11 @@ pub(super) fn put(
     }
     if let Some(process) = processes.iter_mut().find(|process| process.threads > 0) {
         for (name, object) in &objects.0 {
-            let names = weft_trace::names::records(*object, name);
-            for record in names {
-                process.put(OWN_RING, record);
-            }
+            process.put_name(*object, name);
         }
+        // What calls name by numbers. Where things happened the records say.
+        let named = Project { topology: Vec::new(), levels: Vec::new(), ..project.clone() };
+        process.put_name(PROJECT_OBJECT, &named.write());
     }
     Ok(())
 }
@@ -86,6 +91,8 @@ impl Objects {
 struct Reader<'a> {
     ring: u32,
     adjustment: Time,
+    /// The number of the rank, if the node is one.
+    rank: Option<u32>,
     process: &'a mut Process,
     events: &'a mut Events,
     objects: &'a mut Objects,
@@ -117,6 +124,9 @@ impl Reader<'_> {
         let own = self.process.next_span();
         let id = self.events.id(Use::Program, &state.name);
         let of_weft = self.events.of_weft(&state.name).cloned();
+        if let Some(call) = self.call(state) {
+            self.process.put_name(call_object(own), &call.to_text());
+        }
         let t0 = self.process.at(state.begin + self.adjustment);
         let mut record = TraceRecord::new(t0, id, Body::Span(Span { dur, span: own, parent, ..Span::default() }));
         match &of_weft {
@@ -146,6 +156,17 @@ impl Reader<'_> {
         }
     }
 
+    /// What a call was given: the one inside a state that an export has written, or all that a
+    /// state of a rank says.
+    fn call(&self, state: &State) -> Option<Element> {
+        if let Some(inside) = state.data.iter().find(|element| element.name == CALL) {
+            return inside.children.first().cloned();
+        }
+        let mut call = Element::new(&state.name).with("rank", self.rank?).around(state.data.clone());
+        call.attributes.extend(state.attributes.iter().cloned());
+        Some(call)
+    }
+
     /// File, offset and size, as the wrapper of MPI and PIOsimHD call them.
     fn facts(&mut self, state: &State, record: &mut TraceRecord) {
         let number = |name: &str| state.attribute(name).and_then(|text| text.parse::<u64>().ok());
@@ -155,7 +176,7 @@ impl Reader<'_> {
             self.open.insert(file.to_string(), object);
         }
         let object = opened.or_else(|| file.and_then(|file| self.open.get(file).copied()));
-        let parts: Vec<(u64, u64)> = state.data.iter().filter_map(part).collect();
+        let parts = ranges(&state.data, RANGES_MAX).unwrap_or_default();
         let size = number("size").or_else(|| (!parts.is_empty()).then(|| parts.iter().map(|part| part.1).sum()));
         let offset = number("offset").or_else(|| parts.first().map(|part| part.0));
         set(record, |span| {
@@ -211,12 +232,6 @@ fn set(record: &mut TraceRecord, change: impl FnOnce(&mut Span)) {
     if let Body::Span(span) = &mut record.body {
         change(span);
     }
-}
-
-/// A range of a file: `<Data offset=... size=...>`.
-fn part(element: &Element) -> Option<(u64, u64)> {
-    let number = |name: &str| element.attribute(name)?.parse::<u64>().ok();
-    Some((number("offset")?, number("size")?))
 }
 
 fn is_named(entry: &Entry, name: &str) -> bool {

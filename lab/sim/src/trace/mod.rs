@@ -3,15 +3,18 @@
 //! application; those that no application of Weft itself has are described in the header of the
 //! file. Requests have keys, so that the time of a command is found at servers and disks; the
 //! messages that ranks wait for are inside their commands, and what is left of these is waiting for
-//! other ranks.
+//! other ranks. What a command was given (communicator, partner, tag, ranges of a file) is the name
+//! of an object of its own, from which an export has the program again.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use weft_base::ServerId;
+use weft_hdtrace::{PROJECT_OBJECT, call_object};
 use weft_model::{JobKind, Seek};
 use weft_piosim::program::FileId;
+use weft_piosim::to_hdtrace::Calls;
 use weft_piosim::{Access, Command, Recording, RequestSpan, Taken};
 use weft_trace::event::{self, EventInfo, EventPart, EventTable, PHASES_MAX};
 use weft_trace::file::{FileHeader, FileWriter};
@@ -97,7 +100,8 @@ pub fn write(folder: &Path, workloads: &[Load], servers: u32, recording: &Record
     for place in clients.iter().map(|client| (false, *client)).chain((0..servers).map(|server| (true, server))) {
         nodes.0.entry(place).or_default();
     }
-    let commands = put_commands(&mut nodes, workloads, recording);
+    let calls = Calls::of(workloads.iter().map(|load| &load.application));
+    let commands = put_commands(&mut nodes, workloads, recording, &calls);
     put_requests(&mut nodes, &clients, &commands, recording);
     put_accesses(&mut nodes, recording);
     for message in &recording.messages {
@@ -120,7 +124,9 @@ pub fn write(folder: &Path, workloads: &[Load], servers: u32, recording: &Record
     // Files of all applications are numbered together.
     let names = workloads.iter().flat_map(|load| load.application.files.iter().map(|file| file.name.as_str()));
     if let Some(place) = nodes.0.keys().next().copied() {
-        let records = (1..).zip(names).flat_map(|(object, name)| weft_trace::names::records(object, name));
+        let project = calls.project().write();
+        let named = (1..).zip(names).chain([(PROJECT_OBJECT, project.as_str())]);
+        let records = named.flat_map(|(object, name)| weft_trace::names::records(object, name));
         records.for_each(|record| nodes.put(place, NAMES, record));
     }
     for ((is_server, number), rings) in nodes.0 {
@@ -133,7 +139,7 @@ pub fn write(folder: &Path, workloads: &[Load], servers: u32, recording: &Record
 }
 
 /// Gives the span of each command, by process and position in its program.
-fn put_commands(nodes: &mut Nodes, workloads: &[Load], recording: &Recording) -> BTreeMap<(u32, u32), u32> {
+fn put_commands(nodes: &mut Nodes, workloads: &[Load], recording: &Recording, calls: &Calls<'_>) -> BTreeMap<(u32, u32), u32> {
     // Ranks and files of all applications are numbered together.
     let mut first = Vec::new();
     let (mut ranks, mut files) = (0, 0);
@@ -153,7 +159,12 @@ fn put_commands(nodes: &mut Nodes, workloads: &[Load], recording: &Recording) ->
         let obj = file_of(command).map_or(0, |file| first_file + u64::from(file) + 1);
         let body = Span { off: offset, len: length(bytes), obj, span: number, ..Span::default() };
         let record = span((command_span.start, command_span.end), event_of(command), body);
-        nodes.put((false, load.nodes[command_span.rank as usize]), rank, record);
+        let place = (false, load.nodes[command_span.rank as usize]);
+        nodes.put(place, rank, record);
+        let call = calls.call(command_span.app as usize, command_span.rank, command_span.position as usize);
+        for record in weft_trace::names::records(call_object(number), &call.to_text()) {
+            nodes.put(place, NAMES, record);
+        }
     }
     numbers
 }
