@@ -1,14 +1,16 @@
 //! Rows of the timeline: on each sub-lane of a node ([`crate::sublane`]) its spans by row and kind,
 //! so that spans of one row never hide one another.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use serde::Serialize;
-use weft_trace::EventKind;
+use weft_trace::event::{LOAD_DEVICES, LOAD_HOST, LOAD_MEMORY};
 use weft_trace::events::{Events, Times};
 use weft_trace::file::Sort;
 use weft_trace::merge::{Each, Event, Merged, TracedNode};
+use weft_trace::{EventId, EventKind};
 
 use crate::sublane::{Shelf, SubLane, node_order};
 use crate::tiles::{Bar, Bars, Track};
@@ -107,6 +109,7 @@ impl Lanes {
             lanes.gauges.extend(found.gauges);
             lanes.end_ns = lanes.end_ns.max(found.end_ns);
         }
+        once_for_each_machine(merged, &mut lanes.gauges);
         let order = node_order(merged);
         lanes.lanes.sort_by_key(|lane| (order[lane.node], lane.sub_lane, lane.row));
         lanes.marks.sort_by_key(|mark| merged.events.order(*mark));
@@ -140,6 +143,24 @@ impl Bars for Spans<'_> {
     fn bar(&self, event: u32) -> Bar {
         self.at(event, self.times.at(event))
     }
+}
+
+/// All processes of a machine record what the machine does: of each such gauge those are kept that
+/// the process with most of them has.
+fn once_for_each_machine(merged: &Merged, gauges: &mut Vec<u32>) {
+    let of_machine = |position: u32| {
+        let (node, event) = (merged.events.node(position), merged.events.sort(position).event);
+        let machine = merged.nodes[node].machine.as_str();
+        (matches!(event, LOAD_HOST | LOAD_MEMORY | LOAD_DEVICES) && !machine.is_empty()).then_some(((machine, event), node))
+    };
+    let mut counts: BTreeMap<(&str, EventId), BTreeMap<usize, u32>> = BTreeMap::new();
+    for (of, node) in gauges.iter().filter_map(|position| of_machine(*position)) {
+        *counts.entry(of).or_default().entry(node).or_default() += 1;
+    }
+    // Of several with as many the first one.
+    let most = |nodes: BTreeMap<usize, u32>| nodes.into_iter().max_by_key(|(node, count)| (*count, Reverse(*node))).map(|(node, _)| node);
+    let kept: BTreeMap<(&str, EventId), Option<usize>> = counts.into_iter().map(|(of, nodes)| (of, most(nodes))).collect();
+    gauges.retain(|position| of_machine(*position).is_none_or(|(of, node)| kept[&of] == Some(node)));
 }
 
 /// What is found out about one node.
@@ -243,6 +264,41 @@ mod tests {
         }
         assert!(shelf.overflowed);
         assert_eq!((shelf.rows.len(), shelf.rows[ROWS_MAX - 1][0].1.len()), (ROWS_MAX, 3));
+    }
+
+    #[test]
+    fn what_several_processes_recorded_of_their_machine_is_there_once() {
+        use weft_trace::file::{FileHeader, FileWriter, TraceFile};
+        use weft_trace::record::{Body, TraceRecord};
+        use weft_trace::{Anchor, Batch, EventTable, event};
+        let file = |node: &str, machine: &str, looks: u64| {
+            let header = FileHeader {
+                node: node.into(),
+                server: None,
+                process: 1,
+                clock: "virtual".into(),
+                clock_domain: "test".into(),
+                anchor: Anchor::default(),
+                events: EventTable::builtin(),
+                machine: machine.into(),
+            };
+            let gauges =
+                |at| [event::LOAD_HOST, event::LOAD_PROCESSOR].map(|id| TraceRecord::new(at, id, Body::Counter([at; 5])).to_words());
+            let (mut writer, mut bytes) = FileWriter::begin(&header);
+            writer.batch(&Batch { ring: 0, first: 0, records: (0..looks).flat_map(gauges).collect() }, &mut bytes);
+            writer.end(&mut bytes);
+            TraceFile::read(&bytes).expect("written just now")
+        };
+        // Two of one machine, one of another, and one of a file that does not say it.
+        let files = [file("a", "m", 3), file("b", "m", 5), file("c", "n", 2), file("d", "", 1)];
+        let merged = weft_trace::merge::merge(files.into());
+        let lanes = Lanes::new(&merged, 0, &in_turn);
+        let of = |event| {
+            let of_event = lanes.gauges.iter().filter(|position| merged.events.sort(**position).event == event);
+            let nodes: Vec<&str> = of_event.map(|position| merged.nodes[merged.events.node(*position)].name.as_str()).collect();
+            ["a", "b", "c", "d"].map(|name| nodes.iter().filter(|node| **node == name).count())
+        };
+        assert_eq!((of(event::LOAD_HOST), of(event::LOAD_PROCESSOR)), ([0, 5, 2, 1], [3, 5, 2, 1]));
     }
 
     #[test]

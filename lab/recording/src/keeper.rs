@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use weft_trace::event::{LOAD_LIMIT, LOAD_PROCESSOR};
+use weft_trace::event::{LOAD_DEVICES, LOAD_HOST, LOAD_LIMIT, LOAD_MEMORY, LOAD_PROCESSOR};
 use weft_trace::record::Body;
-use weft_trace::{Anchor, Drain, Mask, Mode, TraceRecord, Tracer};
+use weft_trace::{Anchor, Drain, EventId, Mask, Mode, TraceRecord, Tracer};
 
+use crate::host::Host;
 use crate::limit::Limit;
 use crate::output::{Output, anchor};
 use crate::processor::Processor;
@@ -84,6 +85,7 @@ impl Keeper {
             last_dump: None,
             processor: Processor::default(),
             limit: Limit::default(),
+            host: None,
             has_gauges: false,
             gauges: VecDeque::new(),
         };
@@ -125,7 +127,9 @@ struct Work {
     last_dump: Option<Instant>,
     processor: Processor,
     limit: Limit,
-    /// They are wanted.
+    /// The machine, and when it was looked at; nothing as long as nobody has wanted it.
+    host: Option<(Host, u64)>,
+    /// Gauges of this process are wanted.
     has_gauges: bool,
     /// Gauges that no file has yet.
     gauges: VecDeque<TraceRecord>,
@@ -155,6 +159,7 @@ impl Work {
             // The last time when it is over: a process that stood still may have heard of the end
             // first.
             self.look_at_processors();
+            self.look_at_host();
             if is_over {
                 break;
             }
@@ -220,16 +225,39 @@ impl Work {
             return;
         }
         if let Some(gauges) = self.processor.look() {
-            while self.gauges.len() + 2 > GAUGES_MAX {
-                self.gauges.pop_front();
-            }
             let [.., interval_ns] = gauges;
-            let mut gauge = |event, values| self.gauges.push_back(TraceRecord::new(self.tracer.ticks(), event, Body::Counter(values)));
-            gauge(LOAD_PROCESSOR, gauges);
+            let now = self.tracer.ticks();
+            self.keep_gauge(now, LOAD_PROCESSOR, gauges);
             if let Some(gauges) = self.limit.look(interval_ns) {
-                gauge(LOAD_LIMIT, gauges);
+                self.keep_gauge(now, LOAD_LIMIT, gauges);
             }
         }
+    }
+
+    /// Every process does it, as nobody knows which of them will be there to the end.
+    fn look_at_host(&mut self) {
+        let mask = self.tracer.mask();
+        if ![LOAD_HOST, LOAD_MEMORY, LOAD_DEVICES].into_iter().any(|event| mask.contains(event)) {
+            return;
+        }
+        let now = self.tracer.ticks();
+        let (host, before) = self.host.get_or_insert_with(|| (Host::default(), now));
+        let Some(gauges) = host.look() else { return };
+        let begin = std::mem::replace(before, now);
+        // What was between two looks holds from the first of them on.
+        let all = [(LOAD_HOST, begin, gauges.host), (LOAD_MEMORY, now, Some(gauges.memory)), (LOAD_DEVICES, now, Some(gauges.devices))];
+        for (event, at, values) in all {
+            if let Some(values) = values.filter(|_| mask.contains(event)) {
+                self.keep_gauge(at, event, values);
+            }
+        }
+    }
+
+    fn keep_gauge(&mut self, at: u64, event: EventId, values: [u64; 5]) {
+        while self.gauges.len() >= GAUGES_MAX {
+            self.gauges.pop_front();
+        }
+        self.gauges.push_back(TraceRecord::new(at, event, Body::Counter(values)));
     }
 
     fn take_gauges(&mut self) -> Vec<TraceRecord> {

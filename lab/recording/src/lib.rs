@@ -9,6 +9,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod fetch;
+mod host;
 mod keeper;
 mod limit;
 pub mod mpi;

@@ -11,7 +11,7 @@ const GAUGE_POINTS: u64 = 600;
 
 /// What the gauges of this program say, for people: the event, the name in formulas, the words.
 /// Others are called by their name and event.
-const TITLES: [(&str, &str, &str); 25] = [
+const TITLES: [(&str, &str, &str); 39] = [
     ("load.server", "queue", "requests of a turn"),
     ("load.server", "in_flight", "requests that wait at the server"),
     ("load.server", "dirty_bytes", "bytes not yet written"),
@@ -37,6 +37,20 @@ const TITLES: [(&str, &str, &str); 25] = [
     ("load.limit", "interval_ns", "time between looks, ns"),
     ("load.limit", "quota_us", "may run in each period, us"),
     ("load.limit", "period_us", "period of the limit, us"),
+    ("load.host", "busy_percent", "processors of the machine work, %"),
+    ("load.host", "disk_wait_percent", "processors wait for a disk, %"),
+    ("load.host", "stolen_percent", "processors are with another machine, %"),
+    ("load.host", "runnable", "threads of the machine that could run"),
+    ("load.host", "processors", "processors of the machine"),
+    ("load.memory", "used_bytes", "memory of the machine in use, bytes"),
+    ("load.memory", "file_bytes", "files in memory, bytes"),
+    ("load.memory", "unwritten_bytes", "files not on disk yet, bytes"),
+    ("load.memory", "swapped_bytes", "swapped out, bytes"),
+    ("load.memory", "memory_bytes", "memory of the machine, bytes"),
+    ("load.devices", "cards_in_bytes", "bytes received by the machine so far"),
+    ("load.devices", "cards_out_bytes", "bytes sent by the machine so far"),
+    ("load.devices", "disks_read_bytes", "bytes read by all its disks so far"),
+    ("load.devices", "disks_written_bytes", "bytes written by all its disks so far"),
 ];
 
 /// What a gauge is called.

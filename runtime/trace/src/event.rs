@@ -360,6 +360,25 @@ events! {
         ("stopped_ns", Stage::Unseen), ("last_stopped_ns", Stage::Unseen), ("interval_ns", Stage::Unseen),
         ("quota_us", Stage::Unseen), ("period_us", Stage::Unseen)];
 
+    /// Processors of the machine, since the sample before: shares of the time of all of them that
+    /// they worked, waited for a disk with nothing else to do, and were taken by another machine;
+    /// threads that run or could, and processors.
+    LOAD_HOST = 8 5 "load.host" Counter Unseen &[
+        ("busy_percent", Stage::Unseen), ("disk_wait_percent", Stage::Unseen), ("stolen_percent", Stage::Unseen),
+        ("runnable", Stage::Unseen), ("processors", Stage::Unseen)];
+
+    /// Memory of the machine: bytes in use, of files, of files and not on disk yet, swapped out,
+    /// and of all.
+    LOAD_MEMORY = 8 6 "load.memory" Counter Unseen &[
+        ("used_bytes", Stage::Unseen), ("file_bytes", Stage::Unseen), ("unwritten_bytes", Stage::Unseen),
+        ("swapped_bytes", Stage::Unseen), ("memory_bytes", Stage::Unseen)];
+
+    /// Devices of the machine: bytes that its network cards received and sent, and that its disks
+    /// read and wrote, since it started.
+    LOAD_DEVICES = 8 7 "load.devices" Counter Unseen &[
+        ("cards_in_bytes", Stage::Unseen), ("cards_out_bytes", Stage::Unseen),
+        ("disks_read_bytes", Stage::Unseen), ("disks_written_bytes", Stage::Unseen)];
+
     // Layer 9: marks.
     /// An iteration of a program begins.
     MARK_ITERATION = 9 0 "mark.iteration" Mark Unseen NONE;

@@ -142,6 +142,31 @@ fn a_running_file_system_is_traced_and_explained_and_then_left_alone() {
 }
 
 #[test]
+fn what_the_machine_does_is_recorded_beside_what_processes_do() {
+    let fs = FileSystem::up(&["--meta", "1", "--data", "1"]);
+    let gauges = ["load.host", "load.memory", "load.devices"];
+    let recorded_with = |mask: &str, folder: &Path| {
+        trace(&fs, &["on", "--mask", mask]);
+        // Shares of the processors' time need two looks.
+        std::thread::sleep(Duration::from_millis(1500));
+        trace(&fs, &["off", "--into", folder.to_str().expect("a short path")]);
+        ["meta0", "data0"].map(|node| recorded(folder, node))
+    };
+    for events in recorded_with("*", &fs.path("all")) {
+        assert!(gauges.iter().all(|gauge| events.contains_key(*gauge)), "{events:?}");
+        assert_eq!(events["load.host"] + 1, events["load.memory"], "the first look has nothing to compare with: {events:?}");
+    }
+    for events in recorded_with("*,-load.host,-load.memory,-load.devices", &fs.path("without")) {
+        assert!(events.contains_key("load.processor") && gauges.iter().all(|gauge| !events.contains_key(*gauge)), "{events:?}");
+    }
+    // Both servers have them, as either could be the one that is there to the end.
+    ok(weft().arg("export").arg(fs.path("all")).args(["--format", "csv", "--events", "load.memory", "-o"]).arg(fs.path("memory.csv")));
+    let rows = fs::read_to_string(fs.path("memory.csv")).expect("written");
+    let nodes = |name: &str| rows.lines().filter(|line| line.split(',').nth(2) == Some(name)).count();
+    assert!(nodes("meta0") > 1 && nodes("data0") > 1, "{rows}");
+}
+
+#[test]
 fn masks_and_names_choose_what_is_recorded_and_nonsense_is_refused() {
     if !available("masks_choose", &[Need::Fuse]) {
         return;
