@@ -30,14 +30,18 @@ pub fn chart_json(svg: &str, plot: Option<Plot>, table: &Table) -> Value {
     json!({ "svg": svg, "plot": plot, "title": table.title, "columns": table.columns, "rows": rows, "cut": table.rows.len() - rows.len() })
 }
 
-/// The 50 bins of the operations of a window, with an area over each bin that shows one of its
-/// operations.
-pub fn latency_bins(run: &Run, from: u64, to: u64, kinds: &[u64], width: u32) -> Value {
-    let stacked = latency::chosen(run, from, to, kinds).stacked;
+/// The 50 bins of the operations of a window, or of one stage of each, with an area over each bin
+/// that shows one of its operations.
+pub fn latency_bins(run: &Run, (from, to): (u64, u64), kinds: &[u64], stage: Option<Stage>, width: u32) -> Value {
+    let stacked = latency::of(run, from, to, kinds, stage).stacked;
     let total = stacked.total();
     let subtitle =
         format!("{} operations, stacked by node; line: the bin's share of the total time", Unit::Count.format(total.count() as f64));
-    let frame = Frame::new("Number of operations and share of time by latency", &subtitle).sized(width, 430);
+    let title = match stage {
+        Some(stage) => format!("{} of each operation: number and share of time", stage.title()),
+        None => "Number of operations and share of time by latency".to_string(),
+    };
+    let frame = Frame::new(&title, &subtitle).sized(width, 430);
     let frame = frame.with_note("50 bins of one leading digit (Vef 2016, section 3.3.2).");
     let tail = Some(latency::tail_from_ns(&total)).filter(|from| total.tail(*from).0 < 0.5);
     let bars = views::latency_bins(frame, &stacked, tail);

@@ -13,6 +13,7 @@ pub mod plot;
 #[cfg(test)]
 #[path = "../../analysis/tests/sample/mod.rs"]
 mod sample;
+pub mod side_by_side;
 mod verdict;
 
 use std::fs;

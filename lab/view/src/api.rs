@@ -17,6 +17,7 @@ use weft_analysis::window::{WIDTH_MAX, Window, picture};
 use weft_analysis::{compare, details, drawn, filter, histogram, latency, limits, metrics, profile, running, table};
 use weft_charts::views;
 use weft_http::{Answer, Query};
+use weft_trace::Stage;
 
 use crate::site::{Site, State};
 use crate::{gauges, overview, query, search};
@@ -88,6 +89,10 @@ impl Question<'_> {
         self.query.numbers("kind")
     }
 
+    fn stage(&self) -> Option<Stage> {
+        Stage::from_name(self.query.text("stage"))
+    }
+
     /// The lanes with the spans that the filter shows.
     fn shown(&self) -> Result<Shown<'_>, Answer> {
         let refused = |reason| Answer::refused(400, &format!("the filter is not understood: {reason}"));
@@ -135,7 +140,7 @@ const ROUTES: [(&str, Route); 29] = [
         let (wanted, back, at) = (ask.query.text("q"), ask.query.text("back") == "1", ask.query.number("at", 0));
         Answer::json(&search::find(ask.run, &ask.tracks, wanted, back, at, ask.event()))
     }),
-    ("latency", |ask| Answer::json(&latency::distribution(ask.run, ask.from, ask.to, &ask.kinds()))),
+    ("latency", |ask| Answer::json(&latency::distribution(ask.run, ask.from, ask.to, &ask.kinds(), ask.stage()))),
     ("explain", |ask| {
         let explanation = ask.run.explain(ask.from, ask.to);
         let mut told = json!(explanation);
@@ -174,7 +179,7 @@ const ROUTES: [(&str, Route); 29] = [
         let view = running::View { each: ask.query.text("view") == "each", accumulated: ask.query.text("sum") == "1" };
         Answer::json(&drawn::lines(&running::chart(ask.run, other.as_deref(), &query::running(ask.query), view, ask.width())))
     }),
-    ("chart/latency", |ask| Answer::json(&drawn::latency_bins(ask.run, ask.from, ask.to, &ask.kinds(), ask.width()))),
+    ("chart/latency", |ask| Answer::json(&drawn::latency_bins(ask.run, (ask.from, ask.to), &ask.kinds(), ask.stage(), ask.width()))),
     ("chart/ecdf", |ask| Answer::json(&drawn::lines(&drawn::latency_ecdf(ask.run, ask.from, ask.to, &ask.kinds(), ask.width())))),
     ("health", |ask| Answer::json(&health(ask.run))),
     ("table", rows),

@@ -19,6 +19,7 @@ use weft_host::units::seconds;
 use weft_predict::{Advised, advise};
 use weft_recording::files_in;
 use weft_recording::nodes::{Recorded, record};
+use weft_report::side_by_side::SideBySide;
 use weft_trace::Stage;
 use weft_trace::event::LOAD_MOUNT;
 use weft_trace::explain::{Analysis, Explanation, Finding, Waterfall};
@@ -42,6 +43,7 @@ Examples:
   weft explain t                    from the files of `weft trace`
   weft explain run.proj             from a project of HDTrace, with the files beside it
   weft explain t --slowest 10
+  weft explain one/ two/ four/ --side-by-side
   weft explain t --svg where.svg")]
 pub struct Args {
     /// A running file system, or trace files and folders with them
@@ -59,6 +61,10 @@ pub struct Args {
     /// Show the slowest operations step by step
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     slowest: usize,
+    /// Each of the traces is a run of its own: a table of stages for each kind of operation, a
+    /// column for each run
+    #[arg(long, conflicts_with_all = ["keep", "slowest", "svg", "machine"])]
+    side_by_side: bool,
     /// Places to name for each kind of operation
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     suspects: usize,
@@ -117,6 +123,11 @@ struct NodeRow {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
+        if self.side_by_side {
+            let runs = SideBySide::of(&self.traces)?;
+            print_as(self.json, &runs.json(), || runs.text())?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let (mut recorded, mut noted) = (None, Recorded::default());
         let files = match &self.traces[..] {
             [fs] if is_file_system(fs) => {

@@ -7,11 +7,15 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use weft_analysis::inputs::Input;
+use weft_analysis::lanes::SpanKind;
+use weft_analysis::latency;
+use weft_analysis::pattern::is_like;
 use weft_analysis::results::Phase;
 use weft_analysis::run::Run;
 use weft_analysis::running::{RunningOptions, View, chart};
 use weft_charts::{Frame, Lines, Unit, stacked, views};
 use weft_host::units::seconds;
+use weft_trace::Stage;
 use weft_trace::latency::{Latency, SLOTS, Slot, Stacked, slot_bounds_ns, slot_of};
 
 use super::results::{CLIENTS, short};
@@ -43,6 +47,18 @@ pub struct LatencyArgs {
     /// The phase of the benchmark
     #[arg(long, value_name = "NAME", default_value = "create")]
     phase: String,
+    /// Of a trace: only operations of this name, with * for any letters [default: those of clients]
+    #[arg(long, value_name = "EVENT")]
+    of: Option<String>,
+    /// Of a trace: how long operations were in this stage (journal, network, server_queue ...:
+    /// `weft explain --json` names them)
+    #[arg(long, value_name = "STAGE", value_parser = stage)]
+    stage: Option<Stage>,
+}
+
+fn stage(text: &str) -> Result<Stage, String> {
+    let names = || Stage::ALL.map(Stage::name).join(", ");
+    Stage::from_name(text).ok_or_else(|| format!("there is no such stage; there are {}", names()))
 }
 
 fn load(input: &Path, label: &str) -> Result<Run> {
@@ -85,12 +101,36 @@ impl LatencyArgs {
             let text = std::fs::read_to_string(input).unwrap_or_default();
             let simulated = cases(&text).with_context(|| input.display().to_string())?;
             if simulated.is_empty() {
-                let measured = latencies(&load(input, &label)?.results.phases, &self.phase).with_context(|| input.display().to_string())?;
-                pictures.push(bins(&label, &measured));
+                let run = load(input, &label)?;
+                let (title, measured) = match run.has_trace() {
+                    true => self.traced(&run, &label).with_context(|| input.display().to_string())?,
+                    false => (label.clone(), latencies(&run.results.phases, &self.phase).with_context(|| input.display().to_string())?),
+                };
+                pictures.push(bins(&title, &measured));
             }
             pictures.extend(simulated.iter().map(|(case, stacked)| bins(&format!("{label}: {case}"), stacked)));
         }
         self.common.write(&stacked(&self.common.title("Latency distributions"), &pictures))
+    }
+}
+
+impl LatencyArgs {
+    /// The distribution of recorded operations, a part for each node.
+    fn traced(&self, run: &Run, label: &str) -> Result<(String, Stacked)> {
+        let wanted = |kind: &&SpanKind| self.of.as_ref().is_some_and(|of| is_like(&kind.name, of));
+        let kinds = (0..).zip(&run.lanes.kinds).filter(|(_, kind)| wanted(kind)).map(|(number, _)| number).collect::<Vec<u64>>();
+        if let Some(of) = self.of.as_ref().filter(|_| kinds.is_empty()) {
+            bail!("no event of this trace is called {of}");
+        }
+        let stacked = latency::of(run, 0, u64::MAX, &kinds, self.stage).stacked;
+        let of = self.of.as_ref().map_or(String::new(), |of| format!(", {of}"));
+        let inside = self.stage.map_or(String::new(), |stage| format!(", time in the stage {}", stage.title()));
+        if stacked.total().count() == 0 {
+            let of = self.of.as_deref().unwrap_or("of clients");
+            let inside = self.stage.map_or(String::new(), |stage| format!(" that spent time in the stage {}", stage.title()));
+            bail!("no operation ({of}){inside} was recorded");
+        }
+        Ok((format!("{label}{of}{inside}"), stacked))
     }
 }
 
@@ -166,6 +206,7 @@ fn latencies(phases: &[Phase], phase: &str) -> Result<Stacked> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
     use weft_analysis::results::Results;
     use weft_trace::merge::merge;
 
@@ -221,5 +262,29 @@ mod tests {
         assert_eq!((found[0].1.parts().len(), total.count(), total.sum_ns()), (2, 10, 3_700_000));
         assert!((total.tail(950_000).0 - 0.1).abs() < 1e-9, "one of ten from 1 ms on");
         assert!(cases("[{\"latencies\": [{\"files_by_client\": [1]}]}]").is_err() && cases("{}").is_ok_and(|none| none.is_empty()));
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: LatencyArgs,
+    }
+
+    #[test]
+    fn recorded_operations_have_bins_of_their_own_and_of_one_stage() {
+        let run = Run::new(crate::sample::merged(&crate::sample::Sample { operations: 400, ..Default::default() }), Vec::new());
+        let traced = |words: &[&str]| {
+            let words = ["plot", "traces", "-o", "bins.svg"].iter().chain(words);
+            Line::try_parse_from(words).map_err(|error| error.to_string())?.args.traced(&run, "run").map_err(|error| error.to_string())
+        };
+        let (title, all) = traced(&[]).expect("operations");
+        assert_eq!((title.as_str(), all.total().count()), ("run", 400));
+        let (title, journal) = traced(&["--of", "client.create", "--stage", "journal"]).expect("creates");
+        assert_eq!(title, "run, client.create, time in the stage journal wait");
+        assert!(journal.total().count() > 0 && journal.total().count() < 400);
+        assert!(traced(&["--of", "no.such"]).expect_err("unknown").contains("no event of this trace is called no.such"));
+        let none = traced(&["--of", "client.create", "--stage", "disk_far"]).expect_err("creates reach no disk");
+        assert_eq!(none, "no operation (client.create) that spent time in the stage disk, far seek was recorded");
+        assert!(traced(&["--stage", "lunch"]).expect_err("none").contains("there are client, "));
     }
 }

@@ -45,10 +45,12 @@ enum What {
     /// Running performance of each process, from the file of `weft bench ... --progress`
     #[command(after_help = "Example:\n  weft bench create --fs ~/fs --procs 4 --progress p.csv && weft plot running p.csv -o running.svg")]
     Running(bench::RunningArgs),
-    /// Latency distribution in 50 bins, from `weft bench ... --json --progress FILE`
-    #[command(
-        after_help = "Example:\n  weft bench create --fs ~/fs --progress p.csv --json > r.json && weft plot latency r.json -o latency.svg"
-    )]
+    /// Latency distribution in 50 bins, from `weft bench ... --json --progress FILE`, from `weft
+    /// sim run scale-traces --json`, or from traces: of operations, or of one stage of each
+    #[command(after_help = "\
+Examples:
+  weft bench create --fs ~/fs --progress p.csv --json > r.json && weft plot latency r.json -o latency.svg
+  weft plot latency one-client/ four-clients/ --of client.create --stage journal -o journal.svg")]
     Latency(bench::LatencyArgs),
     /// A sweep as a family of pictures: the results of `weft bench run PLAN --json` or of `weft sim
     /// run PLAN --json` over one key, a line for each value of another one, error bars where there

@@ -40,6 +40,7 @@ export const usual = () => ({
   side: "legend", // what lies below the profile: legend, hits or tracks
   sort: "time", // what the legend is sorted by: time, count or name
   source: "", // what Running shows: trace, or PHASE:REPETITION
+  stage: "", // the stage of operations whose distribution Latency shows; empty: all of their time
   statistic: "", // what a histogram is of; empty: durations of operations
   stretch: false, // both runs are drawn with the same length
   subs: new Set(), // parts that are not drawn: of all tracks ("disk") or of one ("3.disk")
@@ -55,7 +56,7 @@ const WORDS = [
   ["pm", "metric", ["inclusive", "exclusive", "calls", "longest"]], ["po", "costsOf", ["kind", "group", "both"]], ["hp", "per", ["count", "time"]], ["hx", "scale", ["", "log", "linear"]],
   ["le", "liveEach", ["", "1"]], ["pn", "byName", ["", "1"]], ["hl", "light", ["", "1"]], ["hb", "hitsBy", ["", "longest"]], ["hi", "hitsIn", ["", "1"]],
 ];
-const TEXTS = [["of", "of"], ["src", "source"], ["f", "formula"], ["q", "search"], ["fi", "filter"], ["hs", "statistic"]];
+const TEXTS = [["of", "of"], ["src", "source"], ["f", "formula"], ["q", "search"], ["fi", "filter"], ["hs", "statistic"], ["stg", "stage"]];
 const NUMBERS = [["hide", "hidden"], ["fold", "folded"], ["ord", "order"], ["pin", "pinned"], ["gone", "gone"]];
 const FLAGS = [["st", "stretch"], ["tb", "table"]];
 

@@ -166,7 +166,7 @@ function changed(changes) {
   if (shown === null || !(lasts || shown === state.screen) || "a" in changes || "opened" in changes || "b" in changes) return show();
   if (lasts) return shown.changed(changes);
   // The others look at the window, the chosen kinds, the chosen record or the formula.
-  if (["kinds", "selected", "colour", "colours", "filter", "again"].some((name) => name in changes)) show();
+  if (["kinds", "stage", "selected", "colour", "colours", "filter", "again"].some((name) => name in changes)) show();
   else if ("from" in changes || "to" in changes) soon();
 }
 

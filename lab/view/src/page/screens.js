@@ -83,7 +83,9 @@ function eventTable(rows) {
 
 export async function latency(main) {
   const chosen = state.kinds;
-  const data = await ask("latency", { ...windowQuery(), ...(chosen ? { kind: chosen.join(",") } : {}) });
+  const stage = state.looks.stages[state.stage] ? state.stage : "";
+  const query = { ...windowQuery(), ...(chosen ? { kind: chosen.join(",") } : {}), ...(stage ? { stage } : {}) };
+  const data = await ask("latency", query);
   const operations = state.run.kinds.map((kind, index) => ({ kind, index })).filter(({ kind }) => kind.is_operation || ["disk", "journal", "calls"].includes(kind.sub_lane));
   const pick = el("fieldset", { class: "kinds" }, el("legend", {}, "Distribution of"),
     el("label", {}, el("input", { type: "radio", name: "kinds", checked: !chosen, onchange: () => set({ kinds: null }) }), "all operations of clients"),
@@ -92,12 +94,13 @@ export async function latency(main) {
       if (event.target.checked) next.add(index);
       else next.delete(index);
       set({ kinds: next.size ? [...next] : null });
-    } }), kindTitle(kind))));
+    } }), kindTitle(kind))),
+    el("label", {}, " of their time ", el("select", { name: "stage", "aria-label": "Which part of the time of operations", onchange: (event) => set({ stage: event.target.value }) },
+      el("option", { value: "", selected: !stage }, "all"), Object.keys(state.looks.stages).map((one) => el("option", { value: one, selected: one === stage }, stageTitle(one))))));
   const { total } = data;
-  const query = { ...windowQuery(), ...(chosen ? { kind: chosen.join(",") } : {}) };
   const width = chartWidth(main);
   const bins = total.count ? await ask("chart/latency", { ...query, width }) : null;
-  const functions = total.count ? await chart("ecdf", { ...query, width: Math.min(width, 700) }) : null;
+  const functions = total.count && !stage ? await chart("ecdf", { ...query, width: Math.min(width, 700) }) : null;
   const outside = data.slots[0].count + data.slots[data.slots.length - 1].count;
   const example = async (slot) => {
     const { from, to } = data.slots[slot];
@@ -109,13 +112,13 @@ export async function latency(main) {
   };
   const quantile = (part) => el("tr", {}, el("td", {}, part.name), number(count(part.count)), number(time(part.mean)), part.quantiles.map(([, ns]) => number(time(ns))), number(percent(part.sum / Math.max(1, total.sum))));
   page(main, "latency", pick,
-    total.count === 0 ? el("p", {}, "No operation of these kinds begins in the window.") : [
-      card(things(total.count, "operation"), figure("latency", bins, { onTarget: (bar) => example(bins.first_slot + bar), targetText: "Show one of them" }),
-        el("p", { class: "dim" }, `A click on a bar shows one of its operations. ${outside ? `${outside} operations lie outside the 50 bins, in the slots at the ends. ` : ""}Window: ${moment(Math.max(0, state.from), state.to - state.from)} to ${moment(Math.min(state.to, state.run.duration), state.to - state.from)}.`)),
+    total.count === 0 ? el("p", {}, stage ? `No operation of these kinds that begins in the window spent time in the stage ${stageTitle(stage)}.` : "No operation of these kinds begins in the window.") : [
+      card(things(total.count, "operation"), figure("latency", bins, stage ? {} : { onTarget: (bar) => example(bins.first_slot + bar), targetText: "Show one of them" }),
+        el("p", { class: "dim" }, `${stage ? "Operations that were never in this stage do not count. " : "A click on a bar shows one of its operations. "}${outside ? `${outside} operations lie outside the 50 bins, in the slots at the ends. ` : ""}Window: ${moment(Math.max(0, state.from), state.to - state.from)} to ${moment(Math.min(state.to, state.run.duration), state.to - state.from)}.`)),
       el("div", { class: "pair" },
         card("Percentiles", table(["", ">count", ">mean", ">p50", ">p90", ">p95", ">p99", ">p99.9", ">max", ">of the time"], [...data.parts.map(quantile), quantile(total)]),
           data.longest ? el("p", {}, goTo(`The longest: ${time(data.longest.ns)}`, { screen: "request", selected: data.longest.event })) : null),
-        card("Distribution functions", functions))]);
+        functions ? card("Distribution functions", functions) : null)]);
 }
 
 export async function where(main) {
