@@ -49,6 +49,7 @@ pub fn event(run: &Run, tracks: &Tracks, position: u32) -> Option<Value> {
             fields["process"] = if is_message { json!(span.off) } else { Value::Null };
             fields["bytes"] = json!(span.len);
             fields["wait"] = json!(wait_ns(event));
+            fields["given"] = json!(crate::calls::given(run, event));
         }
         Body::StagedSpan(_) => fields["phases"] = json!(phases(run, event)),
         _ => {}

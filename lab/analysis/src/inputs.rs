@@ -40,6 +40,13 @@ pub enum Content {
 /// Bytes that are looked at to tell what a file is.
 const HEAD: usize = 512;
 
+/// How many programs these traces are of: a project of HDTrace is one, and so are the traces of a
+/// folder. Numbers of calls are those of one program.
+pub fn programs<'a>(files: impl Iterator<Item = &'a Path>) -> usize {
+    let place = |path: &'a Path| if path.extension().is_some_and(|end| end == "proj") { path } else { path.parent().unwrap_or(path) };
+    files.map(place).collect::<std::collections::BTreeSet<_>>().len()
+}
+
 /// The runs that words of the command line name: every directory and every project of HDTrace is
 /// one, the single trace files together are one, every single result of `weft bench` is one, and a
 /// progress file belongs to the result before it. `NAME=PATH` gives a name; paths of the same name

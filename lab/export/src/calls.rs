@@ -21,8 +21,8 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Those of a trace that is exported whole; else nothing, and if some of the calls are not known
-    /// how many.
+    /// Those of a trace that is exported whole; else nothing. If some of the calls are not known, how
+    /// many.
     ///
     /// # Errors
     /// A sentence.

@@ -1,8 +1,8 @@
 //! Files of HDTrace, the format of the tools around PIOsimHD (2009): a project, a trace for each
 //! lane with a state for each span (pieces of a span as states nested in it), the marks of a node
 //! as events, its gauges as a statistics group, and which record was made on behalf of which
-//! ([`crate::relations`]). Ranks of parallel programs have traces of their own with what they called
-//! ([`crate::calls`]). Written and read by `lab/hdtrace`.
+//! ([`crate::relations`]). Ranks of parallel programs have traces of their own with what they
+//! called ([`crate::calls`]). Written and read by `lab/hdtrace`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -75,8 +75,8 @@ enum Format {
     Csv,
     /// The same columns as csv, for data frames and SQL
     Parquet,
-    /// A project of HDTrace with a trace for each lane; runs of MPI programs and simulated ones can be
-    /// simulated again
+    /// A project of HDTrace with a trace for each lane; runs of MPI programs and simulated ones can
+    /// be simulated again
     Hdtrace,
 }
 

@@ -35,7 +35,7 @@ pub struct Source {
     /// Nanoseconds of the reference clock at which the first record of the whole trace begins;
     /// exported times count from here.
     pub origin_ns: i64,
-    /// Nothing was left out by a selection.
+    /// All of one program: nothing was left out by a selection, and nothing of others is there.
     pub is_whole: bool,
     /// All records, by beginning.
     all: Vec<Event>,
@@ -68,10 +68,10 @@ impl Source {
     /// If none can be read, or events are named that no file has.
     pub fn load(paths: &[PathBuf], selection: &Selection) -> Result<Source> {
         let mut files = Vec::new();
-        for (path, content) in inputs::files(paths)? {
-            if matches!(content, Content::Json | Content::Progress | Content::Names) {
-                continue;
-            }
+        let mut found = inputs::files(paths)?;
+        found.retain(|(_, content)| !matches!(content, Content::Json | Content::Progress | Content::Names));
+        let programs = inputs::programs(found.iter().map(|(path, _)| path.as_path()));
+        for (path, content) in found {
             match traces::read(&path, content, |_| {}) {
                 Ok(read) => files.extend(read),
                 Err(reason) => weft_host::output::tell(&format!("{}: {reason}", path.display())),
@@ -80,7 +80,8 @@ impl Source {
         if files.is_empty() {
             bail!("there is no trace file that could be read");
         }
-        Source::new(merge(files), selection)
+        let source = Source::new(merge(files), selection)?;
+        Ok(Source { is_whole: source.is_whole && programs < 2, ..source })
     }
 
     /// The chosen records of a merged trace.

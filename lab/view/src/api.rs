@@ -14,7 +14,7 @@ use weft_analysis::limits::Facts;
 use weft_analysis::pattern::Pattern;
 use weft_analysis::run::Run;
 use weft_analysis::window::{WIDTH_MAX, Window, picture};
-use weft_analysis::{compare, details, drawn, filter, histogram, latency, limits, metrics, profile, running, table};
+use weft_analysis::{calls, compare, details, drawn, filter, histogram, latency, limits, metrics, profile, running, table};
 use weft_charts::views;
 use weft_http::{Answer, Query};
 use weft_trace::Stage;
@@ -28,12 +28,13 @@ const CSV: &str = "text/csv; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The page.
-const PARTS: [(&str, &str, &str); 25] = [
+const PARTS: [(&str, &str, &str); 26] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/style.css", CSS, include_str!("page/style.css")),
     ("/app.js", SCRIPT, include_str!("page/app.js")),
     ("/core.js", SCRIPT, include_str!("page/core.js")),
     ("/address.js", SCRIPT, include_str!("page/address.js")),
+    ("/calls.js", SCRIPT, include_str!("page/calls.js")),
     ("/rows.js", SCRIPT, include_str!("page/rows.js")),
     ("/costs.js", SCRIPT, include_str!("page/costs.js")),
     ("/profile.js", SCRIPT, include_str!("page/profile.js")),
@@ -114,7 +115,7 @@ impl Question<'_> {
 type Route = fn(&Question<'_>) -> Answer;
 
 /// Every path below `/api/` that asks about a run.
-const ROUTES: [(&str, Route); 29] = [
+const ROUTES: [(&str, Route); 30] = [
     ("runs", |ask| Answer::json(&overview::runs(ask.site))),
     ("run", |ask| Answer::json(&describe(ask.run, &ask.tracks))),
     ("window", window),
@@ -134,6 +135,7 @@ const ROUTES: [(&str, Route); 29] = [
     }),
     ("event", |ask| found(details::event(ask.run, &ask.tracks, ask.event()))),
     ("request", |ask| found(details::request(ask.run, ask.event()))),
+    ("call", |ask| Answer::json(&json!({ "call": calls::call(ask.run, ask.event()) }))),
     ("arrows", |ask| Answer::json(&details::arrows(ask.run, &ask.tracks, (ask.from, ask.to), ARROWS_MAX))),
     ("hits", hits),
     ("find", |ask| {

@@ -77,8 +77,12 @@ fn messages_of_a_traced_program_have_arrows() {
     let project = r#"<?xml version="1.0"?><Application name="run" processCount="2"><Description/><FileList/>
 <Topology><Level type="Host"><Level type="Rank"><Level type="Thread"/></Level></Level>
 <Node name="n1"><Node name="0"><Node name="0"/></Node></Node><Node name="n2"><Node name="1"><Node name="0"/></Node></Node></Topology>
-<CommunicatorList/><Datatypes/><ExternalStatistics/></Application>"#;
-    let rank0 = "<Program timeAdjustment='9'>\n<File_open name='out.dat' fid='1' time='0.5' end='0.6'/>
+<CommunicatorList><Communicator name="WORLD"><Rank global="0" local="0" cid="0"/><Rank global="1" local="1" cid="0"/></Communicator></CommunicatorList>
+<Datatypes><Rank name="0" thread="0"><NAMED id="1" name="MPI_DOUBLE"/><VECTOR id="2" name="" count="3" blocklength="1" stride="4" oldType="1"/></Rank></Datatypes>
+<ExternalStatistics/></Application>"#;
+    let rank0 = "<Program timeAdjustment='9'>\n<File_open cid='0' name='out.dat' fid='1' time='0.5' end='0.6'/>
+<File_set_view fid='1' offset='100' etid='1' filetid='2' time='0.6' end='0.7'/>
+<File_write_at fid='1' offset='1' size='32' time='0.7' end='0.8'/>
 <Send size='4096' toRank='1' toTag='2' cid='0' time='1.0' end='1.1'/>\n<Recv fromRank='1' fromTag='3' cid='0' time='1.5' end='2.5'/>\n</Program>\n";
     let rank1 = "<Program timeAdjustment='9'>\n<Recv fromRank='0' fromTag='2' cid='0' time='0.9' end='1.4'/>
 <Ssend time='1.4' end='1.5'/>\n<Send size='1' toRank='0' toTag='3' cid='0' time='2.0' end='2.2'/>\n</Program>\n";

@@ -26,6 +26,18 @@ assert.equal(drawn(), 1);
 await timeline.select(await find("net.sent"));
 assert.match(timeline.details.textContent, /with process 1/);
 assert.match(timeline.details.textContent, /bytes 4096/);
+// What a call was given: in the line above the timeline, and in Request with what it does to its file.
+await timeline.select(await find("op=Send"));
+assert.match(timeline.details.textContent, /to rank 1/);
+await page.go(`#/request?sel=${await find("op=Send")}`);
+assert.match(page.text, /Send of rank 0.*Communicator WORLD: 2 ranks \(0, 1\)/);
+await page.go(`#/request?sel=${await find("op=File_write_at")}`);
+// The doubles 1 to 4 of a view that shows one of every four, of three; from byte 100 on.
+assert.match(page.text, /Bytes of the file: 32 B in 3 pieces, from 132 on/);
+assert.match(page.text, /1328140.*16416180.*2048212/);
+assert.match(page.text, /From byte 100 on, again and again: 24 bytes of data in 72/);
+await page.go(`#/request?sel=${await find("op=File_set_view")}`);
+assert.match(page.text, /type of the file vector: 3 blocks of 1, 4 apart: 24 bytes of data in 72, 3 pieces.*of MPI_DOUBLE: 8 bytes of data in 8, 1 piece/);
 await page.go("#/timeline?q=file%3Aout.dat&hl=1");
 assert.ok(timeline.closed || window.weftView.timeline.lit.lanes.length > 0);
 console.log("walked");

@@ -1,6 +1,7 @@
 // The screens beside the timeline: Overview, Latency, Where time goes, Request, Trace health.
 
 import { ask, bytes, count, el, get, kindLook, kindTitle, moment, percent, set, stageLook, stageTitle, state, svg, things, time, windowQuery } from "./core.js";
+import { callCards } from "./calls.js";
 import { chart, chartWidth, figure, picture } from "./drawn.js";
 import { around, bar, card, goTo, key, number, page, shortened, swatch, table } from "./parts.js";
 
@@ -142,13 +143,14 @@ export async function request(main) {
   const slowest = await ask("slowest", { ...windowQuery(), count: 20 });
   const event = state.selected ?? slowest[0]?.event ?? null;
   if (event === null) return page(main, "request", el("p", {}, NO_OPERATION));
-  const data = await ask("request", { event });
+  const [data, called] = await Promise.all([ask("request", { event }), callCards(event)]);
   page(main, "request",
     card(`${data.name} by ${data.node}: ${time(data.dur)}`,
       el("p", {}, `Began at ${moment(data.start, state.run.duration / 100)}${data.slower_than === null ? "" : `; slower than ${percent(data.slower_than)} of ${things(data.of, "such operation")}`}. `,
         goTo("In the timeline", around(data.start, data.dur, data.root)), data.cut ? " Only its first records are shown." : ""),
       data.path.length ? [el("h3", {}, "Critical path"), pathBar(data)] : null,
       el("h3", {}, "Records on all nodes"), waterfall(data)),
+    ...called,
     card("Slowest operations", slowestTable(slowest)));
 }
 

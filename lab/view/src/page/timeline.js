@@ -1,6 +1,7 @@
 // The timeline: the plot of a run with its tools: search, choice of spans, measuring, legend, whole run, export.
 
 import { announce, ask, busy, count, download, el, get, hiddenQuery, kindTitle, moment, percent, set, state, theme, time } from "./core.js";
+import { NAMES } from "./calls.js";
 import { CanvasPainter, SvgPainter } from "./paint.js";
 import { GUTTER, Plot, decode } from "./plot.js";
 import { Metrics } from "./metrics.js";
@@ -405,6 +406,7 @@ function describe(fields) {
   if (fields.file) facts.push(["file", fields.file]);
   if (fields.object) facts.push(["object", fields.object]);
   if (fields.bytes) facts.push(["bytes", `${fields.bytes}${fields.offset ? ` at ${fields.offset}` : ""}`]);
+  for (const [name, value] of fields.given || []) facts.push([NAMES[name] || name, value]);
   if (fields.request) facts.push(["request", fields.request]);
   if (fields.result) facts.push(["result", String(fields.result)]);
   for (const [name, , ns] of fields.phases || []) facts.push([name, time(ns)]);
