@@ -28,13 +28,14 @@ const CSV: &str = "text/csv; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The page.
-const PARTS: [(&str, &str, &str); 26] = [
+const PARTS: [(&str, &str, &str); 27] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/style.css", CSS, include_str!("page/style.css")),
     ("/app.js", SCRIPT, include_str!("page/app.js")),
     ("/core.js", SCRIPT, include_str!("page/core.js")),
     ("/address.js", SCRIPT, include_str!("page/address.js")),
     ("/calls.js", SCRIPT, include_str!("page/calls.js")),
+    ("/kept.js", SCRIPT, include_str!("page/kept.js")),
     ("/rows.js", SCRIPT, include_str!("page/rows.js")),
     ("/costs.js", SCRIPT, include_str!("page/costs.js")),
     ("/profile.js", SCRIPT, include_str!("page/profile.js")),

@@ -151,6 +151,31 @@ for (const of of ["", "bytes(disk.*)", "queue", "bytes / time", "sum: count / ti
 await page.choose("What the histogram is of", "bites");
 assert.match(page.one("[role=alert]").textContent, /bites is unknown/);
 
+// The distribution of one stage of operations.
+await page.go("#/latency");
+const operations = () => Number(/(\d+)\D*operations?/.exec(page.one(".page h2").textContent)?.[1]);
+await page.choose("Which part of the time of operations", "journal");
+assert.equal(state.stage, "journal");
+assert.match(page.text, /Operations that were never in this stage do not count/);
+assert.match(page.one("[data-chart=latency]").textContent, /journal wait of each operation/);
+await again(() => [state.stage, operations()]);
+
+// What a person prefers is there at the next start; what a link says goes before it, and is not kept.
+await page.go("#/timeline");
+await page.press("z");
+await page.press(".");
+const preferred = state.rowHeight;
+await page.go("#/timeline?w=0..1000000&pm=calls");
+assert.deepEqual([state.rowHeight, state.metric], [1, "calls"]);
+await page.go("#/timeline");
+assert.deepEqual([state.rowHeight, state.metric], [preferred, "inclusive"]);
+assert.notEqual(preferred, 1);
+await page.press("?");
+page.one(".forget").click();
+document.getElementById("help").open = false;
+await page.go("#/timeline");
+assert.equal(state.rowHeight, 1);
+
 // Links that make no sense show something that does.
 for (const wrong of ["#/nothing", "#/constructor", "#/__proto__?lv=x", "#/timeline?w=9e9..-1", `#/timeline?w=${"9".repeat(400)}..${"9".repeat(401)}`, "#/timeline?w=5..2&rh=-3&co=%25E0%25A4:123456;x:12&pin=99,1e9&ord=7,7,99&fold=1000&gone=-1&sub=,99.disk",
   "#/timeline?q=((&fi=((&hl=1&hs=%00&lv=thread&sel=4294967296&m=1..x", "#/histogram?hs=((((&fi=))", "#/latency?k=99,-1,70000", "#/request?sel=99999999999", "#/timeline?mt=g:((;l:;x", "#/compare?b=77&al=9", "?????", "#//"]) {

@@ -50,7 +50,7 @@ export const usual = () => ({
 export const HEIGHTS = { least: 0.25, most: 6 };
 
 // Names in the address: of one of some words, of which the first is usual; of texts, of lists and of flags.
-const WORDS = [
+export const WORDS = [
   ["c", "colour", ["operation", "seek", "duration"]], ["p", "rule", ["dominant", "longest"]], ["so", "sort", ["time", "count", "name"]], ["sd", "side", ["legend", "hits", "tracks"]],
   ["hw", "hardware", ["unix", "tcp", "2006"]], ["ls", "liveSpan", ["300", "60", "600"]], ["lb", "liveBy", ["requests_s", "bytes_s"]], ["lv", "level", ["rank", "host", "thread", "relation"]],
   ["pm", "metric", ["inclusive", "exclusive", "calls", "longest"]], ["po", "costsOf", ["kind", "group", "both"]], ["hp", "per", ["count", "time"]], ["hx", "scale", ["", "log", "linear"]],
@@ -104,7 +104,10 @@ export function runsIn(text, runs) {
   return { a: run("r", firstOf(runs)), b: run("b", null), level: oneOf(WORDS.find(([name]) => name === "lv")[2], given.get("lv")) };
 }
 
-/** The state that an address means, of a run that lasts so many nanoseconds. */
+/** True if an address says what is shown, and not only on which screen. */
+export const says = (text) => text.includes("?");
+
+/** The state that an address means, of a run that lasts so many nanoseconds; what it does not say is as usual. */
 export function read(text, { runs, duration, screens }) {
   const given = values(text);
   const list = (name) => (given.get(name) || "").split(",").filter(Boolean);

@@ -11,6 +11,7 @@ import { report } from "./report.js";
 import { running } from "./running.js";
 import { runs } from "./runs.js";
 import * as documents from "./screens.js";
+import { forget } from "./kept.js";
 
 // Name, title, key, and whether the screen needs a trace.
 const SCREENS = [
@@ -214,7 +215,9 @@ async function show() {
 
 function help() {
   const dialog = document.getElementById("help");
-  dialog.replaceChildren(el("h2", { id: "help-title" }, "Keys"), el("table", {}, KEYS.map(([keys, text]) => el("tr", {}, el("th", { scope: "row" }, keys), el("td", {}, text)))), el("form", { method: "dialog" }, el("button", {}, "Close")));
+  dialog.replaceChildren(el("h2", { id: "help-title" }, "Keys"), el("table", {}, KEYS.map(([keys, text]) => el("tr", {}, el("th", { scope: "row" }, keys), el("td", {}, text)))), 
+    el("p", {}, "Colours, the height of rows, the metric of the profile and what lists are sorted by are kept in this browser for the next time. ", el("button", { type: "button", class: "forget", onclick: forget }, "Forget them")),
+    el("form", { method: "dialog" }, el("button", {}, "Close")));
   dialog.showModal();
 }
 

@@ -1,7 +1,8 @@
 // What all screens share: the state and its address, requests, numbers for people, colours, elements. Text from a trace reaches the page as
 // text nodes only.
 
-import { firstOf, read, usual, write } from "./address.js";
+import { firstOf, read, says, usual, write } from "./address.js";
+import { keep, kept } from "./kept.js";
 
 export const state = {
   ...usual(),
@@ -28,6 +29,7 @@ export const onChange = (listener) => listeners.push(listener);
 export function set(changes, step = false) {
   Object.assign(state, changes);
   if ("from" in changes || "to" in changes) clampWindow();
+  keep(changes);
   writeAddress(step);
   for (const listener of listeners) listener(changes);
 }
@@ -47,9 +49,9 @@ function clampWindow() {
 /** The address says everything that is needed to see the same again. */
 export const address = () => write(state, firstOf(state.runs));
 
-/** What the address says becomes the state. */
+/** What the address says becomes the state; if it says nothing, what the person prefers. */
 export function readAddress(text, screens) {
-  Object.assign(state, read(text, { runs: state.runs, duration: state.run.duration, screens }));
+  Object.assign(state, read(text, { runs: state.runs, duration: state.run.duration, screens }), says(text) ? {} : kept());
   clampWindow();
 }
 
