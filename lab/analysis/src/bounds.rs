@@ -45,7 +45,8 @@ pub const CLUSTER_2006: Facts = Facts {
     worst_access_s: Some(15e-3),
     best_access_s: Some(1.1e-3),
     disk_bytes_s: Some(40e6),
-    cpu_ops_s: Some(2800.0),
+    // "2800 creates/sec" of four messages each.
+    cpu_ops_s: Some(4.0 * 2800.0),
     meta: Some(1.0),
     data: Some(5.0),
     messages: Some(4.0),
@@ -134,6 +135,18 @@ impl Facts {
     pub fn small_synchronous(&self, block: f64) -> Option<f64> {
         Some(small(block, self.rtt_s? + self.access_s?, self.net_bytes_s?.min(self.disk_bytes_s?)))
     }
+
+    /// Bytes per second of many clients that transfer `block` bytes a request each: c t(s, l, n),
+    /// until the links of all servers are full (section 4.2.4, multiple clients).
+    pub fn many_network(&self, clients: f64, block: f64) -> Option<f64> {
+        Some((clients * self.small_network(block)?).min(self.large_network(clients)?))
+    }
+
+    /// Bytes per second of all servers' disks if each request of so many bytes needs an access of
+    /// its own, of so many seconds: D t(s, a, d) (section 4.2.4, multiple clients).
+    pub fn many_disks(&self, block: f64, access_s: Option<f64>) -> Option<f64> {
+        Some(self.data? * small(block, access_s?, self.disk_bytes_s?))
+    }
 }
 
 /// t(s, l, n) = s / (s / n + l) of section 4.2.4: bytes per second of blocks of `block` bytes with
@@ -161,6 +174,7 @@ mod tests {
         printed(average.create_worst(1.0), "6.6");
         printed(average.create_optimistic(1.0), "76.5");
         printed(average.create_network(1.0), "480.8");
+        printed(average.create_cpu(), "2800");
         printed(average.small_network(1e3).map(|rate| rate / 1e6), "1.9");
         // Printed as 101.3, from 9.35 ms for the transfer, which is 9.346 ms.
         printed(average.small_network(1e6).map(|rate| rate / 1e6), "101.4");

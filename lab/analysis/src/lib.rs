@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod bounds;
+pub mod by_hand;
 pub mod calls;
 pub mod compare;
 pub mod details;

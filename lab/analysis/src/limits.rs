@@ -11,6 +11,7 @@ use crate::run::Run;
 const MIB: f64 = (1u64 << 20) as f64;
 /// Bytes from which on a block is a large request.
 pub const LARGE: f64 = MIB;
+const KIB: f64 = 1024.0;
 /// A fact that a person may type in: its name, what it is, how many of its units make the unit of
 /// [`Facts`], and where it stands there.
 type Typed = (&'static str, &'static str, f64, fn(&mut Facts) -> &mut Option<f64>);
@@ -53,6 +54,11 @@ pub fn facts(run: &Run, rows: &[Ceiling], typed: impl Fn(&str) -> Option<f64>, t
         }
     }
     facts
+}
+
+/// The names of facts that may be typed in, with what they are.
+pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    TYPED.iter().map(|(name, title, ..)| (*name, *title))
 }
 
 /// The facts, and each measurement with its bounds.
@@ -169,7 +175,7 @@ fn blocks(run: &Run) -> Vec<Point> {
         .collect()
 }
 
-/// One of the charts: `create`, `large` or `small`.
+/// One of the charts: `create`, `large`, `small` or `many`.
 pub fn chart(run: &Run, facts: &Facts, which: &str, clients_max: u64, width: u32) -> Lines {
     let clients_max = clients_max.clamp(2, 100_000) as f64;
     let over = |title: &str, subtitle: &str, x: Axis, y: Axis, lines: Vec<Line>| Lines {
@@ -197,6 +203,30 @@ pub fn chart(run: &Run, facts: &Facts, which: &str, clients_max: u64, width: u32
                 x,
                 Axis::linear("all clients", Unit::BytesPerSecond),
                 lines.into_iter().flatten().chain(large).collect(),
+            )
+        }
+        "many" => {
+            let at: Vec<f64> = steps(clients_max);
+            let disks = |name: &str, access_s: Option<f64>| {
+                format!("{name}: {} × s / (s / {} + {})", known(facts.data), rate(facts.disk_bytes_s), seconds(access_s))
+            };
+            let of_disks = |colour, name: &str, access_s| bound(colour, disks(name, access_s), &at, |_| facts.many_disks(KIB, access_s));
+            let lines = [
+                bound(0, format!("network: c × s / (s / {} + {})", rate(facts.net_bytes_s), seconds(facts.rtt_s)), &at, |c| {
+                    facts.many_network(c, KIB)
+                }),
+                of_disks(1, "disks, an access each", facts.access_s),
+                of_disks(5, "the same on the worst disks", facts.worst_access_s),
+                of_disks(6, "and on the best", facts.best_access_s),
+            ];
+            let tiny: Vec<Point> =
+                blocks(run).into_iter().filter(|point| point.at == KIB).map(|point| Point { at: point.clients, ..point }).collect();
+            over(
+                "Requests of 1 KiB by many clients",
+                "section 4.2.4, multiple clients",
+                Axis::linear("clients c", Unit::Count),
+                Axis::log("all clients", Unit::BytesPerSecond),
+                lines.into_iter().flatten().chain(dots(&tiny)).collect(),
             )
         }
         "small" => {
@@ -318,7 +348,7 @@ mod tests {
         assert_eq!((create["bounds"].as_array().unwrap().len(), told["rows"][1]["unit"].as_str()), (4, Some("MiB/s")));
         let none = describe(&run, &super::facts(&run, &[], |_| None, "unix"));
         assert_eq!(none["rows"][0]["bounds"].as_array().unwrap().len(), 0);
-        for which in ["create", "large", "small"] {
+        for which in ["create", "large", "small", "many"] {
             assert!(chart(&run, &facts, which, 64, 900).lines.len() >= 2);
             assert!(!chart(&run, &facts, which, 64, 900).svg().contains("NaN"));
         }

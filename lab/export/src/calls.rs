@@ -21,11 +21,10 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Those of a trace that is exported whole; else nothing. If some of the calls are not known, how
-    /// many.
+    /// Those of a trace that is exported whole; else nothing.
     ///
     /// # Errors
-    /// A sentence.
+    /// A sentence: some of the calls are not known.
     pub fn of(source: &Source) -> Result<Calls, String> {
         let names = Names::new(&source.merged);
         let Some(project) = names.get(PROJECT_OBJECT).filter(|_| source.is_whole) else { return Ok(Calls::default()) };

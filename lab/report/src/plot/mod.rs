@@ -3,6 +3,7 @@
 //! `docs/pictures.md` with it.
 
 mod bench;
+mod bounds;
 mod picture;
 mod results;
 mod steps;
@@ -52,6 +53,14 @@ Examples:
   weft bench create --fs ~/fs --progress p.csv --json > r.json && weft plot latency r.json -o latency.svg
   weft plot latency one-client/ four-clients/ --of client.create --stage journal -o journal.svg")]
     Latency(bench::LatencyArgs),
+    /// Estimated upper bounds of a machine (Kunkel 2006, chapter 4), as a table and as figures 4.1
+    /// to 4.6
+    #[command(after_help = "\
+Examples:
+  weft plot bounds --hardware 2006
+  weft plot bounds --hardware 2006 --fact meta=5 --clients 1,10,100 -o bounds.svg
+  weft bench ceiling --json > ceiling.json && weft plot bounds ceiling.json creates.json --hardware tcp -o here.svg")]
+    Bounds(bounds::Args),
     /// A sweep as a family of pictures: the results of `weft bench run PLAN --json` or of `weft sim
     /// run PLAN --json` over one key, a line for each value of another one, error bars where there
     /// are repetitions, a picture for each combination of the other keys, with the bounds of Kunkel
@@ -91,6 +100,7 @@ impl Args {
             What::Steps(args) => args.run()?,
             What::Running(args) => args.run()?,
             What::Latency(args) => args.run()?,
+            What::Bounds(args) => args.run()?,
             What::Sweep(args) => args.run()?,
         }
         Ok(ExitCode::SUCCESS)

@@ -11,7 +11,7 @@ export async function bounds(main) {
   const width = chartWidth(main);
   const half = Math.max(480, Math.floor((width - 30) / (main.clientWidth > 1150 ? 2 : 1)));
   const filled = (of, wide) => ask("chart/bounds", { ...query, of, width: wide }).then((drawn) => (drawn.rows.length ? figure(`bounds-${of}`, drawn) : null));
-  const [data, creates, large, small] = await Promise.all([ask("bounds", query), filled("create", width), filled("large", half), filled("small", half)]);
+  const [data, creates, large, small, many] = await Promise.all([ask("bounds", query), filled("create", width), filled("large", half), filled("small", half), filled("many", half)]);
   const known = data.facts.some((fact) => fact.name === "rtt_us" && fact.value !== null);
   const type = (name, text) => {
     const facts = { ...state.facts };
@@ -37,7 +37,7 @@ export async function bounds(main) {
       el("div", { class: "fact-fields" }, data.facts.map(field))),
     // A chart without a point would be axes only.
     creates ? el("section", { class: "card" }, creates) : null,
-    large || small ? el("div", { class: "grid-two" }, [large, small].filter(Boolean).map((one) => el("section", { class: "card" }, one))) : null,
+    large || small || many ? el("div", { class: "grid-two" }, [large, small, many].filter(Boolean).map((one) => el("section", { class: "card" }, one))) : null,
     card("Measured, and its part of each bound", rows.length ? table(["measurement", ">clients or block", ">median", ">smallest to largest", "part of the bounds"], rows) : el("p", {}, "This run measured neither creates nor streams."),
       el("p", { class: "dim" }, "Bounds leave processing out, so they are estimates; batches that share one message or one disk access may pass them. A bound that was passed assumes what does not hold here: for example that every create waits for the disk.")));
 }
