@@ -8,6 +8,7 @@
 // `write_line` of `weft-rt-real`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+pub mod beside;
 mod fetch;
 mod host;
 mod keeper;

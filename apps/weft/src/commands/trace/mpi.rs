@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 use weft_host::output::{print, tell};
 use weft_host::units::ByteSize;
+use weft_recording::beside::HostWatch;
 use weft_recording::mpi::{Recorded, complete, library};
 
 #[derive(Debug, clap::Args)]
@@ -40,8 +41,10 @@ impl Args {
         command.env("WEFT_MPITRACE", &folder).env("WEFT_MPITRACE_LIMIT", self.limit.0.to_string());
         // The library of MPI-IO answers behind this one.
         command.env("LD_PRELOAD", preloaded(&library, std::env::var_os("LD_PRELOAD").as_deref()));
+        let machine = HostWatch::start()?;
         let status = command.status().with_context(|| format!("cannot run {}", self.command[0].display()))?;
         let recorded = complete(&folder)?;
+        machine.end(&recorded.project)?;
         let plan = write_plan(&folder, &recorded)?;
         recorded.problems.iter().for_each(|problem| tell(problem));
         let project = self.into.join("run.proj");
