@@ -38,7 +38,7 @@ pub fn latency_bins(run: &Run, (from, to): (u64, u64), kinds: &[u64], stage: Opt
     let subtitle =
         format!("{} operations, stacked by node; line: the bin's share of the total time", Unit::Count.format(total.count() as f64));
     let title = match stage {
-        Some(stage) => format!("{} of each operation: number and share of time", stage.title()),
+        Some(stage) => format!("Time of each operation in the stage {}: number and share", stage.title()),
         None => "Number of operations and share of time by latency".to_string(),
     };
     let frame = Frame::new(&title, &subtitle).sized(width, 430);

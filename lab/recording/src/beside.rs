@@ -12,7 +12,7 @@ use weft_hdtrace::{
     Project, Row, Stamp, Statistics, StatisticsGroup, Time, Value, ValueDescription, ValueKind, project_stem, statistics_file,
 };
 use weft_trace::EventTable;
-use weft_trace::event::{EventId, LOAD_DEVICES, LOAD_HOST, LOAD_MEMORY};
+use weft_trace::event::{LOAD_DEVICES, LOAD_HOST, LOAD_MEMORY};
 
 use crate::host::{Gauges, Host};
 
@@ -20,6 +20,9 @@ use crate::host::{Gauges, Host};
 const TICK: Duration = Duration::from_millis(50);
 /// Looks that are kept: a day of them.
 const LOOKS_MAX: usize = 1 << 19;
+
+/// Gauges from a moment on.
+type Sample = (Time, [u64; 5]);
 
 /// Looks at this machine until it is told to end.
 #[derive(Debug)]
@@ -78,12 +81,9 @@ fn write(looks: &[(Time, Gauges)], machine: &str, project: &Path) -> Result<()> 
         return Ok(());
     }
     // Shares of the time between two looks hold from the first of them on.
-    let shares = looks.windows(2).filter_map(|pair| Some((pair[0].0, pair[1].1.host?)));
-    let groups: [(EventId, Vec<(Time, [u64; 5])>); 3] = [
-        (LOAD_HOST, shares.collect()),
-        (LOAD_MEMORY, looks.iter().map(|(at, gauges)| (*at, gauges.memory)).collect()),
-        (LOAD_DEVICES, looks.iter().map(|(at, gauges)| (*at, gauges.devices)).collect()),
-    ];
+    let shares: Vec<Sample> = looks.windows(2).filter_map(|pair| Some((pair[0].0, pair[1].1.host?))).collect();
+    let of = |gauges: fn(&Gauges) -> [u64; 5]| -> Vec<Sample> { looks.iter().map(|(at, look)| (*at, gauges(look))).collect() };
+    let groups = [(LOAD_HOST, shares), (LOAD_MEMORY, of(|look| look.memory)), (LOAD_DEVICES, of(|look| look.devices))];
     let events = EventTable::builtin();
     let stem = project.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     for (event, rows) in groups {

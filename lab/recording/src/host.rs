@@ -20,7 +20,7 @@ pub struct Gauges {
     pub host: Option<[u64; 5]>,
     /// Of `load.memory`.
     pub memory: [u64; 5],
-    /// Of `load.devices`.
+    /// Of `load.devices`: since the first look.
     pub devices: [u64; 5],
 }
 
@@ -31,6 +31,8 @@ pub struct Host {
     last: Option<Instant>,
     before: Option<Processors>,
     disks: Vec<String>,
+    /// What devices had done at the first look.
+    first: Option<[u64; 4]>,
 }
 
 #[derive(Debug)]
@@ -59,10 +61,12 @@ impl Host {
         let before = self.before.replace(processors);
         let [received, sent] = network(&text(&files.network)?);
         let [read, written] = on_disks(&text(&files.disks)?, &self.disks);
+        let devices = [received, sent, read, written];
+        let first = *self.first.get_or_insert(devices);
         Some(Gauges {
             host: before.map(|before| processors.since(before)),
             memory: memory(&text(&files.memory)?)?,
-            devices: [received, sent, read, written, 0],
+            devices: std::array::from_fn(|which| devices.get(which).map_or(0, |now| now.saturating_sub(first[which]))),
         })
     }
 }
@@ -199,7 +203,7 @@ mod tests {
     fn this_machine_is_seen() {
         let mut host = Host::default();
         let Some(first) = host.look() else { return }; // No such files here.
-        assert_eq!(first.host, None, "nothing to compare with");
+        assert_eq!((first.host, first.devices), (None, [0; 5]), "nothing to compare with");
         assert_eq!(host.look(), None, "too early");
         let [used, .., total] = first.memory;
         assert!(used > 0 && used <= total, "{first:?}");

@@ -374,7 +374,7 @@ events! {
         ("swapped_bytes", Stage::Unseen), ("memory_bytes", Stage::Unseen)];
 
     /// Devices of the machine: bytes that its network cards received and sent, and that its disks
-    /// read and wrote, since it started.
+    /// read and wrote, since the recording began.
     LOAD_DEVICES = 8 7 "load.devices" Counter Unseen &[
         ("cards_in_bytes", Stage::Unseen), ("cards_out_bytes", Stage::Unseen),
         ("disks_read_bytes", Stage::Unseen), ("disks_written_bytes", Stage::Unseen)];

@@ -257,7 +257,7 @@ fn measurements_are_held_against_bounds_in_a_real_browser() {
     browser.open(&format!("http://{}/#/runs", viewer.host()));
     browser.value("document.activeElement.blur()");
     browser.press("0");
-    browser.until("document.querySelectorAll('.page.bounds .drawn svg').length === 3 && weftView.idle");
+    browser.until("document.querySelectorAll('.page.bounds .drawn svg').length === 4 && weftView.idle");
     browser.picture("bounds");
     // 21000 creates a second by two processes: 2 / 20 us = 100 000 a second is the bound of the
     // network.

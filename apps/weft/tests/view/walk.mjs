@@ -157,7 +157,7 @@ const operations = () => Number(/(\d+)\D*operations?/.exec(page.one(".page h2").
 await page.choose("Which part of the time of operations", "journal");
 assert.equal(state.stage, "journal");
 assert.match(page.text, /Operations that were never in this stage do not count/);
-assert.match(page.one("[data-chart=latency]").textContent, /journal wait of each operation/);
+assert.match(page.one("[data-chart=latency]").textContent, /in the stage journal wait/);
 await again(() => [state.stage, operations()]);
 
 // What a person prefers is there at the next start; what a link says goes before it, and is not kept.
