@@ -347,6 +347,16 @@ fn what_was_simulated_and_exported_is_simulated_again_in_the_same_time() {
             assert_eq!(before[0][result], after[0][result], "{result} of {project}");
         }
     }
+    // Workloads that share the cluster are one then, on the same clients.
+    let shared = "profile = \"pvs-2009\"\nclients = 5\nservers = 3\nserver.cache_layer = \"server_directed\"\n";
+    let own = "[[workload]]\nkind = \"database\"\nfile = \"20MiB\"\nper_operation = 10\nturns = 2\nranks = 3\n\
+               [[workload]]\nkind = \"random\"\nfirst_client = 3\nranks = 2\nfile = \"4MiB\"\nblock = \"64KiB\"\naccess = \"write\"\n";
+    std::fs::write(file("shared.toml"), format!("{shared}{own}")).expect("writable");
+    let separate = json(&weft(folder.path(), &["run", "shared.toml", "--json", "--trace", "s"]));
+    export("s/case0", "shared.proj", &[]);
+    std::fs::write(file("one.toml"), format!("{shared}[[workload]]\nkind = \"hdtrace\"\nproject = \"shared.proj\"\n")).expect("writable");
+    let together = json(&weft(folder.path(), &["run", "one.toml", "--json"]));
+    assert_eq!((&separate[0]["seconds"], &separate[0]["events"]), (&together[0]["seconds"], &together[0]["events"]));
     // A part of a program may wait for ever: it is none.
     export("t/case0", "part.proj", &["--to", "0.5"]);
     let refused = again("part.proj");

@@ -23,7 +23,7 @@ mod ranks;
 mod touched;
 
 pub use cluster::cluster;
-pub use ranks::rank_traces;
+pub use ranks::{rank_nodes, rank_traces};
 pub use touched::{Touched, datatype, touched};
 
 use std::collections::BTreeMap;

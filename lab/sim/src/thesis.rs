@@ -124,7 +124,7 @@ fn traced(folder: &Path, indispensable: bool) -> Result<Option<(ClusterConfig, A
         weft_host::output::tell(&message);
         return Ok(None);
     }
-    Ok(Some((read_model(&folder.join("pvs-cluster-model.xml"))?, read_project(&project)?)))
+    Ok(Some((read_model(&folder.join("pvs-cluster-model.xml"))?, read_project(&project)?.0)))
 }
 
 fn simulate(job: &Job, cases: &[Case], traced: &Option<(ClusterConfig, Application)>) -> Result<Outcome> {

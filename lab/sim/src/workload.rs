@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use weft_hdtrace::{ClusterModel, Project, Trace, project_stem};
 use weft_model::TieOrder;
 use weft_model::random::Lcg48;
-use weft_piosim::from_hdtrace::{cluster, import, rank_traces};
+use weft_piosim::from_hdtrace::{cluster, import, rank_nodes, rank_traces};
 use weft_piosim::workloads::{AccessKind, Database, Manner, Transfer};
 use weft_piosim::{Application, ClusterConfig};
 use weft_plan::document::{Choices, Table, integer, text};
@@ -82,12 +82,18 @@ impl Places {
 /// Names file, line and key of what is wrong.
 pub fn read(table: &Table<'_>, config: &ClusterConfig, folder: &Path, seed: Option<u64>, choices: &mut Choices) -> Result<Load> {
     let kind = table.swept("kind", choices, |value| name(value, &KINDS))?.context(table.error("kind", "is missing").to_string())?;
-    let first = table.swept("first_client", choices, integer)?.unwrap_or(0);
+    let told_first = table.swept("first_client", choices, integer)?;
+    let first = told_first.unwrap_or(0);
+    let mut known = None;
     let planned = table.swept("seed", choices, integer)?;
     let mut random = Lcg48::new(seed.or(planned).unwrap_or(0));
     let mut places = Places { table: table.place("kind"), steps: Vec::new() };
     let application = match kind {
-        Kind::HdTrace => traced(table, folder, choices)?,
+        Kind::HdTrace => {
+            let (application, nodes) = traced(table, folder, choices)?;
+            known = nodes.filter(|_| told_first.is_none());
+            application
+        }
         Kind::Program => program::read(table, config.clients, &mut places.steps, choices)?,
         Kind::Database => database(table, config, choices)?.application(&mut random),
         Kind::Blocks(kind) => transfer(&workload::read(table, kind, config.clients, choices)?, config, &mut random),
@@ -99,7 +105,11 @@ pub fn read(table: &Table<'_>, config: &ClusterConfig, folder: &Path, seed: Opti
         let message = format!("{ranks} ranks from client {first} on need more than the {clients} clients of the cluster");
         return Err(table.error("first_client", &message));
     }
-    let nodes = (0..ranks).map(|rank| u32::try_from((first + rank) % clients).expect("less than the number of clients")).collect();
+    let node = |number: u64| u32::try_from(number % clients).expect("less than the number of clients");
+    let nodes = match known {
+        Some(nodes) => nodes.into_iter().map(|number| node(u64::from(number))).collect(),
+        None => (0..ranks).map(|rank| node(first + rank)).collect(),
+    };
     Ok(Load { application, nodes, places })
 }
 
@@ -139,18 +149,20 @@ fn database(table: &Table<'_>, config: &ClusterConfig, choices: &mut Choices) ->
     Ok(database)
 }
 
-fn traced(table: &Table<'_>, folder: &Path, choices: &mut Choices) -> Result<Application> {
+/// A traced program, and the clients that its ranks were on if it was simulated.
+fn traced(table: &Table<'_>, folder: &Path, choices: &mut Choices) -> Result<(Application, Option<Vec<u32>>)> {
     let Some(project) = table.swept("project", choices, text)? else {
         return Err(table.error("project", "is missing: the .proj file of the run"));
     };
     read_project(&folder.join(&project)).map_err(|error| table.error("project", &format!("{error:#}")))
 }
 
-/// The application that an HDTrace project and the traces beside it describe.
+/// The application that an HDTrace project and the traces beside it describe, and the clients that
+/// its ranks were on if it was simulated.
 ///
 /// # Errors
 /// A file is absent or broken; the text names file and line.
-pub fn read_project(path: &Path) -> Result<Application> {
+pub fn read_project(path: &Path) -> Result<(Application, Option<Vec<u32>>)> {
     let read = |path: &Path| std::fs::read(path).with_context(|| format!("{}", path.display()));
     let project = Project::read(&read(path)?).complete().with_context(|| format!("{}", path.display()))?;
     let name = path.file_name().and_then(|name| name.to_str()).context("the name of the project file is not UTF-8")?;
@@ -161,7 +173,7 @@ pub fn read_project(path: &Path) -> Result<Application> {
     }
     let imported = import(&project, &traces).with_context(|| format!("{}", path.display()))?;
     imported.notes.iter().for_each(|note| weft_host::output::tell(&format!("{}: {note}", path.display())));
-    Ok(imported.application)
+    Ok((imported.application, rank_nodes(&project)))
 }
 
 /// The configuration that a cluster model of PIOsimHD describes.

@@ -24,8 +24,7 @@ pub fn rank_traces(project: &Project, stem: &str) -> Result<Vec<String>, ImportE
         of_kind(&project.topology, &mut Vec::new(), &mut paths);
         for path in paths {
             let name = path.last().copied().unwrap_or_default();
-            let rank: Option<Rank> = name.strip_prefix("rank").unwrap_or(name).parse().ok();
-            let rank = rank.ok_or_else(|| ImportError::project(format!("the node {name:?} of the kind Rank is not a number")))?;
+            let rank = rank_of(&path).ok_or_else(|| ImportError::project(format!("the node {name:?} of the kind Rank is not a number")))?;
             if traces.insert(rank, path).is_some() {
                 return Err(ImportError::project(format!("rank {rank} stands twice in the topology")));
             }
@@ -44,6 +43,22 @@ pub fn rank_traces(project: &Project, stem: &str) -> Result<Vec<String>, ImportE
         }
     }
     in_order(&traces, stem)
+}
+
+/// Client nodes on which the ranks of a simulated run were, in the order of the ranks; nothing of
+/// other runs, whose nodes have names of their own.
+pub fn rank_nodes(project: &Project) -> Option<Vec<u32>> {
+    let mut paths = Vec::new();
+    of_kind(&project.topology, &mut Vec::new(), &mut paths);
+    let node = |path: &Vec<&str>| Some((rank_of(path)?, path.first()?.strip_prefix("client")?.parse().ok()?));
+    let nodes: BTreeMap<Rank, u32> = paths.iter().map(node).collect::<Option<_>>()?;
+    (project.is_simulated() && !nodes.is_empty()).then(|| nodes.into_values().collect())
+}
+
+/// The number of the rank at the end of a path.
+fn rank_of(path: &[&str]) -> Option<Rank> {
+    let name = path.last()?;
+    name.strip_prefix("rank").unwrap_or(name).parse().ok()
 }
 
 /// The paths of nodes whose kind is `Rank`: exports have them, below the nodes of clients.
