@@ -36,7 +36,7 @@ fn close(handle: Handle, end_bytes: u64, at: i64) -> CloseRequest {
 }
 
 fn close_with(m: &mut Machine, request: &CloseRequest, content: &'static [u8]) -> Result<()> {
-    m.change(|state, cx, record| state.prepare_delayed_close(cx, request, &Bytes::from_static(content), None, record))
+    m.change(|state, cx, record| state.prepare_delayed_close(cx, request, &Bytes::from_static(content), None, record)).map(drop)
 }
 
 fn as_other<T>(m: &mut Machine, then: impl FnOnce(&mut Machine) -> T) -> T {
@@ -230,7 +230,46 @@ fn kept(mode: Option<u32>, mtime: i64) -> DelayedAttributes {
 }
 
 fn close_and_set(m: &mut Machine, request: &CloseRequest, attributes: &DelayedAttributes) -> Result<()> {
-    m.change(|state, cx, record| state.prepare_delayed_close(cx, request, &Bytes::from_static(b"here"), Some(attributes), record))
+    close_with_all(m, request, b"here", attributes)
+}
+
+fn close_with_all(m: &mut Machine, request: &CloseRequest, content: &'static [u8], attributes: &DelayedAttributes) -> Result<()> {
+    let content = Bytes::from_static(content);
+    m.change(|state, cx, record| state.prepare_delayed_close(cx, request, &content, Some(attributes), record)).map(drop)
+}
+
+/// A close whose answer was lost comes once more. What it tells then and did not tell at first is
+/// not passed over.
+#[test]
+fn a_close_that_is_repeated_tells_nothing_new() {
+    for content in [&b"here"[..], b""] {
+        let mut m = machine("5000");
+        let handle = made(&mut m, "f", Rights::WRITE).handle;
+        let request = CloseRequest { written: None, ..close(handle, 4, 2000) };
+        close_with_all(&mut m, &request, content, &kept(Some(0o604), 5)).unwrap();
+        let before = m.attr(handle);
+        assert_eq!(close_with_all(&mut m, &request, content, &kept(Some(0o604), 5)), Ok(()));
+        assert_eq!(close_with_all(&mut m, &request, content, &kept(Some(0o604), 6)), Err(Status::CapabilityRefused));
+        assert_eq!(close_with(&mut m, &request, content), Ok(()), "{} bytes", content.len());
+        assert_eq!(m.attr(handle), before);
+    }
+}
+
+/// Who has written nothing has lost nothing.
+#[test]
+fn a_close_of_nothing_needs_no_right_to_delay() {
+    let mut m = machine("5000");
+    let handle = made(&mut m, "f", Rights::WRITE).handle;
+    let client = m.client;
+    m.change(|state, _, record| {
+        state.prepare_end_of_delay(client, handle, record);
+        Ok(())
+    })
+    .unwrap();
+    let request = CloseRequest { written: None, ..close(handle, 0, 2000) };
+    assert_eq!(close_with(&mut m, &request, b"here"), Err(Status::CapabilityRefused));
+    assert_eq!(close_with(&mut m, &request, b""), Ok(()));
+    assert!(m.state.opened_by(client, handle).is_none(), "it is closed");
 }
 
 /// What its owner has set comes with the close, in the order of the writes.

@@ -39,6 +39,11 @@ impl Sequences {
         (!self.finished.is_empty()).then_some(self.oldest)
     }
 
+    /// The newest number that was given out; 0: none was.
+    pub fn newest(&self) -> u64 {
+        self.oldest + self.finished.len() as u64 - 1
+    }
+
     /// How far an unfinished number is from the oldest unfinished one.
     pub fn span(&self, sequence: u64) -> u32 {
         (sequence - self.oldest).min(u64::from(u32::MAX)) as u32

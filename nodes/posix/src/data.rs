@@ -83,6 +83,10 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// [`weft_base::Status::Stale`] if no such file is open; no space; servers that do not answer.
     pub async fn write(&self, who: &Credentials, file: u64, offset: u64, data: Bulk<'_>, how: WriteHow) -> Result<()> {
         let open = self.description(file, "write")?;
+        if data.is_empty() {
+            // No change, also not of the time.
+            return Ok(());
+        }
         let client = self.client.for_one_operation();
         self.before_change(who, file, &client, &open).await?;
         let sync = how.stable.max(open.stable).data_only();

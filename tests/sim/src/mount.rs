@@ -30,6 +30,15 @@ struct Believed {
     lines: Vec<String>,
 }
 
+impl Believed {
+    /// The attributes of an object are asked for before they are believed again.
+    fn distrust(&mut self, node: InodeNumber) {
+        if let Some((_, until)) = self.attrs.get_mut(&node) {
+            *until = Nanos(0);
+        }
+    }
+}
+
 /// The cache as the layer sees it.
 #[derive(Clone, Debug, Default)]
 pub struct Above(Rc<RefCell<Believed>>);
@@ -37,7 +46,7 @@ pub struct Above(Rc<RefCell<Believed>>);
 impl Gateway for Above {
     fn forget_attributes(&self, file: Handle) {
         let mut believed = self.0.borrow_mut();
-        believed.attrs.remove(&InodeNumber::of(file));
+        believed.distrust(InodeNumber::of(file));
         believed.forgotten += 1;
     }
 
@@ -319,15 +328,70 @@ impl Mount {
     /// # Errors
     /// Those of the layer.
     pub async fn rename(&self, caller: &CallingThread, dir: InodeNumber, from: &str, to: &str) -> Result<()> {
-        let (from, to) = ((dir, from.as_bytes()), (dir, to.as_bytes()));
-        self.posix.rename(&caller.who, from, to, RenameFlags::default()).await?;
+        self.move_name(caller, (dir, from), (dir, to), RenameFlags::default()).await
+    }
+
+    /// Moves a name, over another one or in exchange for it.
+    ///
+    /// # Errors
+    /// Those of the layer.
+    pub async fn move_name(
+        &self,
+        caller: &CallingThread,
+        from: (InodeNumber, &str),
+        to: (InodeNumber, &str),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        // Kernels know what they move and what they replace.
+        let led = [self.walk(caller, from.0, from.1, false).await, self.walk(caller, to.0, to.1, false).await];
+        let [from, to] = [from, to].map(|(dir, name)| (dir, name.as_bytes()));
+        self.posix.rename(&caller.who, from, to, flags).await?;
         let mut believed = self.above.0.borrow_mut();
-        let moved = believed.names.remove(&(from.0, from.1.to_vec()));
-        believed.names.remove(&(to.0, to.1.to_vec()));
-        if let Some(moved) = moved {
-            believed.names.insert((to.0, to.1.to_vec()), moved);
+        let [moved, replaced] = [from, to].map(|(dir, name)| believed.names.remove(&(dir, name.to_vec())));
+        led.iter().flatten().for_each(|node| believed.distrust(*node));
+        let back = replaced.filter(|_| flags.exchange).map(|replaced| (from, replaced));
+        for ((dir, name), led) in moved.map(|moved| (to, moved)).into_iter().chain(back) {
+            believed.names.insert((dir, name.to_vec()), led);
         }
+        [from.0, to.0].iter().for_each(|dir| believed.distrust(*dir));
         Ok(())
+    }
+
+    /// Removes a name, of a directory if `is_directory`.
+    ///
+    /// # Errors
+    /// Those of the layer.
+    pub async fn remove(&self, caller: &CallingThread, dir: InodeNumber, name: &str, is_directory: bool) -> Result<()> {
+        let node = self.walk(caller, dir, name, false).await?;
+        match is_directory {
+            true => self.posix.rmdir(&caller.who, dir, name.as_bytes()).await?,
+            false => self.posix.unlink(&caller.who, dir, name.as_bytes()).await?,
+        }
+        let mut believed = self.above.0.borrow_mut();
+        believed.names.remove(&(dir, name.as_bytes().to_vec()));
+        believed.distrust(node);
+        believed.distrust(dir);
+        Ok(())
+    }
+
+    /// Makes a name with `make`, a function of the layer.
+    ///
+    /// # Errors
+    /// Those of the layer.
+    pub async fn make(&self, dir: InodeNumber, name: &str, make: impl Future<Output = Result<Shown>>) -> Result<InodeNumber> {
+        let forgotten = self.forgotten();
+        let shown = make.await?;
+        self.hear(&shown, forgotten);
+        let until = self.until(shown.name_ttl_ns, forgotten);
+        let mut believed = self.above.0.borrow_mut();
+        believed.names.insert((dir, name.as_bytes().to_vec()), (shown.node, until));
+        believed.distrust(dir);
+        Ok(shown.node)
+    }
+
+    /// Names in a directory have changed.
+    pub fn changed(&self, dir: InodeNumber) {
+        self.above.0.borrow_mut().distrust(dir);
     }
 
     /// Sets the permission bits.
@@ -335,8 +399,19 @@ impl Mount {
     /// # Errors
     /// Those of the layer.
     pub async fn chmod(&self, caller: &CallingThread, node: InodeNumber, mode: u32) -> Result<()> {
+        self.setattr(caller, node, &SetAttr { mode: Some(mode), ..SetAttr::default() }).await
+    }
+
+    /// Sets attributes.
+    ///
+    /// # Errors
+    /// Those of the layer.
+    pub async fn setattr(&self, caller: &CallingThread, node: InodeNumber, change: &SetAttr) -> Result<()> {
         let forgotten = self.forgotten();
-        let shown = self.posix.setattr(&caller.who, node, &SetAttr { mode: Some(mode), ..SetAttr::default() }).await?;
+        let shown = self.posix.setattr(&caller.who, node, change).await?;
+        if change.size.is_some() {
+            self.above.0.borrow_mut().pages.remove(&node);
+        }
         self.hear(&shown, forgotten);
         Ok(())
     }

@@ -20,6 +20,7 @@ use weft_layout::INLINE_BYTES_MAX;
 use weft_wire::Rights;
 use weft_wire::ops::{CloseRequest, CreateRequest, DelayedAttributes, OpenRequest};
 
+use super::close::ClosePlan;
 use crate::contents::ContentRoom;
 use crate::{Change, Inode, InodeFlags, OpenChange, Record, RequestContext, State};
 
@@ -147,7 +148,8 @@ impl State {
         if sequence > request.open_sequence || writes_on || !inode.flags.is_delayed() { Err(Status::Conflict) } else { Ok(true) }
     }
 
-    /// Closes a file with all that its client has kept of it.
+    /// Closes a file with all that its client has kept of it. True if nobody else can have written
+    /// to it.
     ///
     /// # Errors
     /// [`Status::CapabilityRefused`]: it has not the right to delay any more. [`Status::Conflict`]:
@@ -161,13 +163,21 @@ impl State {
         content: &Bytes,
         attributes: Option<&DelayedAttributes>,
         record: &mut Record,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let handle = request.handle;
         let inode = self.inode(handle)?;
         if !self.may_close_delayed(cx, request, inode)? {
-            // It came before a crash, and its answer did not get out.
+            if content.is_empty() {
+                // Nothing of it can be lost.
+                return match self.prepare_close(cx, request, attributes, record)? {
+                    ClosePlan::Done => Ok(false),
+                    ClosePlan::AskData => Err(Status::Busy),
+                };
+            }
+            // It came before, and its answer did not get out.
             let is_here = inode.is_inline() && inode.size == content.len() as u64;
-            return if is_here { Ok(()) } else { Err(Status::CapabilityRefused) };
+            let is_all_here = is_here && attributes.is_none_or(|attributes| inode.is_as_told(attributes));
+            return if is_all_here { Ok(true) } else { Err(Status::CapabilityRefused) };
         }
         let is_written_elsewhere = request.written.as_ref().is_some_and(|written| written.end_bytes > content.len() as u64);
         if inode.size > 0 || is_written_elsewhere {
@@ -208,7 +218,7 @@ impl State {
         });
         record.changes.push(Change::PutInode { handle, inode: changed });
         record.changes.extend(stays.then(|| Change::PutContent { handle, content: content.clone() }));
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -3,7 +3,8 @@
 //! The exact size of a file that others are writing is known only to its data servers. Who lists a
 //! directory or looks for a name must not wait for one of them that hangs: he gets the size that
 //! the metadata server knows, after a short while, and is told so. A server that was waited for in
-//! vain is not waited for again for some time, so a thousand such files cost no more than one.
+//! vain is not waited for again for some time, so a thousand such files cost no more than one; once
+//! it has answered something it is.
 
 use weft_base::{Attr, Credentials, FileKind, Handle, Layout, MILLISECOND, SECOND, ServerRole, Status};
 use weft_rt::Runtime;

@@ -16,8 +16,18 @@ pub(crate) struct Silent {
 impl Silent {
     /// Not to be waited for again until then.
     pub(super) fn note(&self, server: ServerId, until: Nanos) {
-        self.lock().insert(server, until);
+        let mut all = self.lock();
+        all.insert(server, until);
         self.any.store(true, Ordering::Relaxed);
+    }
+
+    /// It has answered something.
+    pub(crate) fn answered(&self, server: ServerId) {
+        if self.any.load(Ordering::Relaxed) {
+            let mut until = self.lock();
+            until.remove(&server);
+            self.any.store(!until.is_empty(), Ordering::Relaxed);
+        }
     }
 
     /// True if it is not to be waited for now.

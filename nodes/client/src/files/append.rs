@@ -28,7 +28,7 @@ impl OpenInode {
     /// wanted to write since that count.
     pub(super) fn is_alone_since(&self, shares: u64) {
         let mut state = self.lock();
-        if state.shares == shares && state.held.contains(Rights::APPEND) {
+        if state.shares == shares && state.held.rights.contains(Rights::APPEND) {
             state.appending = Appending::Alone;
         }
     }
@@ -64,7 +64,7 @@ impl OpenInode {
     /// True if others wait until the server hears that this client is not alone.
     pub(super) fn must_yield(&self) -> bool {
         let state = self.lock();
-        state.held.contains(Rights::APPEND) && !state.needed().contains(Rights::APPEND)
+        state.held.noted().contains(Rights::APPEND) && !state.needed().contains(Rights::APPEND)
     }
 }
 

@@ -104,7 +104,8 @@ impl<R: Runtime> Client<R> {
                     let closed = Box::pin(self.close(files[index].clone())).await;
                     results[index] = closed.and(Err(Error { status: Status::WritesLost, ..error }));
                 }
-                outcome => results[index] = outcome,
+                Ok(true) => alone.push(index),
+                outcome => results[index] = outcome.map(drop),
             }
         }
         let soon = self.for_at_most(ALL_LEAVE_NS);
@@ -118,7 +119,8 @@ impl<R: Runtime> Client<R> {
         alone.into_iter().zip(rest).for_each(|(index, result)| results[index] = result);
     }
 
-    async fn close_together(&self, server: ServerId, group: Vec<Closing<'_>>) -> Vec<(usize, Result<()>)> {
+    /// One result for each; true if it is to be closed once more.
+    async fn close_together(&self, server: ServerId, group: Vec<Closing<'_>>) -> Vec<(usize, Result<bool>)> {
         let flow = self.flow("close", group.first().map_or(Handle(0), |closing| closing.file.handle()));
         // Fewer than 256 go with one request.
         let read: Vec<u8> = (0u8..).zip(&group).filter_map(|(position, closing)| closing.is_read.then_some(position)).collect();
@@ -148,8 +150,8 @@ impl<R: Runtime> Client<R> {
             if let (Some(change), Ok(())) = (change, &outcome) {
                 change.done(Effect::Object);
             }
-            self.inner.opens.end_report(file.inode(), &report, outcome);
-            (index, outcome.map_err(|status| flow.error_at(status, server)))
+            let is_overtaken = self.inner.opens.end_report(file.inode(), &report, outcome);
+            (index, outcome.map(|()| is_overtaken).map_err(|status| flow.error_at(status, server)))
         });
         ended.collect()
     }

@@ -11,6 +11,7 @@ use weft_wire::ops::OpenRequest;
 
 use super::delayed::{Content, Delayed, Taken};
 use super::granted::Granted;
+use super::held::Held;
 use super::open_inode::{OpenInode, State};
 use super::opens::RENEWAL;
 use super::read::cut_out;
@@ -45,6 +46,8 @@ struct Leaving {
     session: u32,
     /// The bytes are there already.
     is_brought: bool,
+    /// They may be with the server of the inode.
+    is_in_doubt: bool,
     /// What is written next stays.
     goes_on: bool,
     /// Attributes go with the close that follows.
@@ -60,7 +63,7 @@ impl OpenInode {
             || state.shares > 0
             || state.told_again.is_some()
             || content.is_all() && state.writes_past_delay()
-            || !state.held.contains(Rights::DELAY)
+            || !state.held.rights.contains(Rights::DELAY)
         {
             return false;
         }
@@ -72,7 +75,7 @@ impl OpenInode {
     /// The right to delay was given with an open that was overtaken.
     pub(super) fn need_not_delay(&self) {
         let mut state = self.lock();
-        state.held = state.held.with(Rights::DELAY);
+        state.held.granted(Rights::DELAY);
     }
 
     /// True if something of it is with this client only.
@@ -155,13 +158,13 @@ impl OpenInode {
             return None;
         }
         let parts = content.tail.send(now);
-        let Content { mtime_epoch, session, is_brought, closes_with_attributes, .. } = *content;
+        let Content { mtime_epoch, session, is_brought, is_in_doubt, closes_with_attributes, .. } = *content;
         let leaves_attributes = leaves == Leaves::BeforeClose && is_here && closes_with_attributes;
         let goes_on = is_here && matches!(leaves, Leaves::Here | Leaves::Full);
         if !goes_on {
             state.delayed = std::mem::take(&mut state.delayed).into_leaving();
         }
-        Some(Leaving { parts, mtime_epoch, session, is_brought, goes_on, leaves_attributes })
+        Some(Leaving { parts, mtime_epoch, session, is_brought, is_in_doubt, goes_on, leaves_attributes })
     }
 
     /// Data servers have it, with the time of that; `None`: they have not, and it stays here until
@@ -207,7 +210,7 @@ impl OpenInode {
     /// It was made here, and its server has not taken it in.
     pub(super) fn never_made(&self) {
         let mut state = self.lock();
-        state.held = Rights::default();
+        state.held = Held::default();
         self.lose(&mut state);
         self.is_delayed.store(false, Ordering::Release);
     }
@@ -221,7 +224,7 @@ impl OpenInode {
 
     /// The outcome of a close with all that was kept here, for [`OpenInode::end_report`].
     pub(super) fn end_delayed_close(&self, state: &mut State, outcome: std::result::Result<(), Status>) {
-        let Delayed::Closing(content) = std::mem::take(&mut state.delayed) else { return };
+        let Delayed::Closing(mut content) = std::mem::take(&mut state.delayed) else { return };
         match outcome {
             Ok(()) if content.tail.bytes() > 0 => self.is_inline.store(true, Ordering::Release),
             Ok(()) => {}
@@ -229,7 +232,10 @@ impl OpenInode {
             Err(Status::Busy | Status::CapabilityRefused) if content.is_brought => return state.delayed = Delayed::Refused(content),
             // It has not the right any more, or the file is gone.
             Err(Status::CapabilityRefused | Status::Stale) => self.lose(state),
-            Err(status) if status.is_transient() && status != Status::Conflict => return state.delayed = Delayed::Here(content),
+            Err(status) if status.is_transient() && status != Status::Conflict => {
+                content.is_in_doubt = true;
+                return state.delayed = Delayed::Here(content);
+            }
             Err(_) => return state.delayed = Delayed::Refused(content),
         }
         self.is_delayed.store(false, Ordering::Release);
@@ -241,7 +247,7 @@ impl State {
         let mtime_epoch = DataTime::epoch_of_writes(self.mtime_epoch);
         let (content, slices) = match (&mut self.delayed, data) {
             (Delayed::Nothing, _) => return Taken::No,
-            (Delayed::Here(content), Bulk::Slices(slices)) => (content, slices),
+            (Delayed::Here(content), Bulk::Slices(slices)) if !content.is_in_doubt => (content, slices),
             _ => return Taken::TooMuch,
         };
         if std::mem::take(&mut content.is_brought) {
@@ -369,11 +375,13 @@ impl<R: Runtime> Client<R> {
         self.write_messages(flow, inode, lists, &data, how).await
     }
 
-    /// False if this client, which has not heard its server for a while, has lost the right to
-    /// delay: what it brought then would come after what others have written since.
+    /// False if this client, which has not heard its server for a while, or not what became of a
+    /// close, has lost the right to delay: what it brought then would come after what others have
+    /// written since.
     async fn may_bring(&self, flow: Flow, inode: &OpenInode, leaving: &Leaving) -> Result<bool> {
         let server = self.owner(flow, inode.handle).await?;
-        if leaving.is_brought || self.inner.knowledge.is_heard_in(server, self.rt().now()) == Some(leaving.session) {
+        let is_heard = || self.inner.knowledge.is_heard_in(server, self.rt().now()) == Some(leaving.session);
+        if leaving.is_brought || !leaving.is_in_doubt && is_heard() {
             return Ok(true);
         }
         let ticket = self.inner.opens.begin();

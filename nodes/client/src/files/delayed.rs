@@ -52,6 +52,9 @@ pub(super) struct Content {
     pub(super) share: GatheredShare,
     /// The bytes are at data servers; what is left are attributes, if any.
     pub(super) is_brought: bool,
+    /// A close with all of it has ended without an answer: it may be with its server, so it changes
+    /// no more.
+    pub(super) is_in_doubt: bool,
     /// The server takes such attributes with the close.
     pub(super) closes_with_attributes: bool,
     /// The epoch of the time of the last of these writes.
@@ -91,6 +94,7 @@ impl<R: Runtime> Client<R> {
             leaves_later,
             share: Gathered::share(&self.inner.gathered),
             is_brought: false,
+            is_in_doubt: false,
             mtime_epoch: 0,
             made,
             session,

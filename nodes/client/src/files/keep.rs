@@ -60,7 +60,7 @@ impl State {
         let sets_again = content.attributes.is_some_and(|kept| kept.mtime.is_some());
         // A time that is set after writes that followed another one has a later place.
         let is_first = content.mtime_epoch == 0 && (epoch == 0 || epoch == KeptAttributes::EPOCH && sets_again);
-        if !content.keeps_attributes || changes.mtime.is_some() && !is_first {
+        if !content.keeps_attributes || content.is_in_doubt || changes.mtime.is_some() && !is_first {
             return None;
         }
         let attributes = KeptAttributes::with(content.attributes, attr, uid, changes, at)?;

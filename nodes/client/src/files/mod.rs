@@ -18,6 +18,7 @@ mod gaps;
 mod gathered;
 mod gathered_share;
 mod granted;
+mod held;
 mod hold;
 mod keep;
 mod kept;

@@ -25,6 +25,7 @@ use super::appending::Appending;
 use super::delayed::Delayed;
 use super::gaps::Gaps;
 use super::granted::Granted;
+use super::held::Held;
 use super::reports::Report;
 use super::unreported::{Reported, Unreported, View};
 use crate::gate::Gate;
@@ -73,7 +74,7 @@ pub(super) struct State {
     /// How often others wanted to write.
     pub(super) shares: u64,
     /// What the server has noted at most.
-    pub(super) held: Rights,
+    pub(super) held: Held,
     /// The newest open whose reply is here.
     pub(super) open_sequence: u64,
     read_capability: Option<Capability>,
@@ -179,7 +180,7 @@ impl OpenInode {
     /// True if the server does not know of a local open.
     pub(super) fn is_unannounced(&self) -> bool {
         let state = self.lock();
-        !state.held.contains(state.needed())
+        !state.held.rights.contains(state.needed())
     }
 
     /// The server granted again what is open here. Called with the table locked.
@@ -202,7 +203,7 @@ impl OpenInode {
     /// True if the server holds rights for us that no local open needs.
     pub(super) fn has_surplus(&self) -> bool {
         let state = self.lock();
-        !state.needed().contains(state.held)
+        !state.needed().contains(state.held.noted())
     }
 
     /// True if the server has not heard of some own writes.
@@ -213,7 +214,7 @@ impl OpenInode {
     /// True if nothing remains to be known or said. Called with the table locked.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.lock();
-        state.readers == 0 && state.writers == 0 && state.held == Rights::default() && !state.has_news()
+        state.readers == 0 && state.writers == 0 && state.held.noted() == Rights::default() && !state.has_news()
     }
 
     /// What is shown for one right, or any for none.
@@ -234,9 +235,9 @@ impl OpenInode {
             // The caller looks once more.
             return None;
         }
-        let keeps = state.needed().and(state.held);
-        let ends_writing = state.held.contains(Rights::WRITE) && !keeps.contains(Rights::WRITE);
-        if keeps == state.held && state.unreported.is_none() {
+        let (held_before, keeps) = (state.held.noted(), state.needed().and(state.held.rights));
+        let ends_writing = held_before.contains(Rights::WRITE) && !keeps.contains(Rights::WRITE);
+        if keeps == held_before && state.unreported.is_none() {
             return None;
         }
         // While it is open for writing, whoever wants to know asks its data servers.
@@ -252,7 +253,7 @@ impl OpenInode {
         }
         state.told_again = Some(Rights::default());
         state.reporting = state.unreported.take();
-        let held_before = std::mem::replace(&mut state.held, keeps);
+        state.held = Held::only(keeps);
         let written = state.reporting.map(Unreported::on_wire);
         let request = CloseRequest { handle: self.handle, open_sequence: state.open_sequence, keeps, written };
         Some(Report { request, delayed: state.take_delayed(), held_before })
@@ -265,7 +266,7 @@ impl OpenInode {
         let mut state = self.lock();
         let sent = state.reporting.take();
         let told_again = state.told_again.take().filter(|_| outcome.is_ok());
-        state.held = state.held.with(told_again.unwrap_or_default());
+        state.held.may_be_noted(told_again.unwrap_or_default());
         if report.delayed.is_some() {
             self.end_delayed_close(&mut state, outcome);
         }
@@ -274,7 +275,7 @@ impl OpenInode {
             && (status.is_transient() || report.is_all_or_nothing() && status != Status::Stale)
         {
             let sent = sent.filter(|_| report.content().is_none() || status != Status::CapabilityRefused);
-            state.held = state.held.with(report.held_before);
+            state.gave_in_vain(report);
             state.unreported = sent.map(|sent| sent.merge(state.unreported)).or(state.unreported);
             return false;
         }
@@ -482,7 +483,7 @@ impl State {
     }
 
     fn granted(&mut self, sequence: u64, rights: Rights, granted: Option<Granted>) {
-        self.held = self.held.with(rights);
+        self.held.granted(rights);
         self.open_sequence = self.open_sequence.max(sequence);
         let shown = |right| granted.filter(|granted| granted.capability.rights.contains(right));
         self.read_capability = shown(Rights::READ).map(|granted| granted.capability).or(self.read_capability);

@@ -2,12 +2,14 @@
 //!
 //! The server keeps for each client and file a set of rights and the number of the newest open; a
 //! close names the newest open that the client knows of and changes nothing if the server knows a
-//! newer one. Two cases are left to the client, both of an open whose reply is still on its way. It
-//! may be *older* than the close of another open of the same file, which then takes its rights
+//! newer one. Three cases are left to the client, all of an open whose reply is still on its way.
+//! It may be *older* than the close of another open of the same file, which then takes its rights
 //! away. So while opens are on their way, the table remembers up to which open each file was
-//! closed, and an open that finds its file closed beyond itself is done again. And its server may
-//! have restarted after it was executed: the reply then comes from the reply table, but the open is
-//! forgotten. So an open during which any server was told again what is open is done again, too.
+//! closed, and an open that finds its file closed beyond itself is done again. It may be *newer*
+//! than a close and come before it, which then takes nothing away: what was to be given back is
+//! given back once more. And its server may have restarted after it was executed: the reply then
+//! comes from the reply table, but the open is forgotten. So an open during which any server was
+//! told again what is open is done again, too.
 //!
 //! A close reports what was written, perhaps long after the program closed the file. An answer that
 //! the server gave before it heard of that may be read here after the file has gone from the table,
@@ -46,6 +48,8 @@ pub struct OpenFile {
     rights: Rights,
     /// It may be written to, and nobody needs to know that yet.
     is_unwritten: AtomicBool,
+    /// A close may have come after it that was sent before its answer.
+    has_overtaken: bool,
     released: AtomicBool,
     others_write: AtomicBool,
 }
@@ -79,7 +83,13 @@ impl OpenFile {
 
     fn new(inode: Arc<OpenInode>, rights: Rights) -> OpenFile {
         let [is_unwritten, released, others_write] = Default::default();
-        OpenFile { inode, rights, is_unwritten, released, others_write }
+        OpenFile { inode, rights, is_unwritten, has_overtaken: false, released, others_write }
+    }
+
+    /// True if its server may have more rights noted than are needed: a close that was to give them
+    /// back may have come after this open.
+    pub(super) fn has_overtaken(&self) -> bool {
+        self.has_overtaken
     }
 
     /// It is about to be written to. True if its server is to hear of that first.
@@ -173,6 +183,8 @@ struct TableState {
     sequences: Sequences,
     /// Up to which open a file was closed while older opens were on their way.
     closed: FastMap<Handle, u64>,
+    /// What was given back of a file while opens up to this one were on their way.
+    given_back: FastMap<Handle, (u64, Rights)>,
     /// Files that were written and that nobody has open any more, since ...
     lately_closed: FastMap<Handle, Arc<OpenInode>>,
     /// ... this report.
@@ -209,13 +221,17 @@ impl OpenTable {
         inode.opened(ticket.sequence, rights, attr, granted);
         self.may_write.fetch_or(rights.contains(Rights::WRITE), Ordering::Relaxed);
         self.announced(&mut state, &inode);
-        Some(Arc::new(OpenFile::new(inode, rights.without(Rights::DELAY))))
+        let has_overtaken = state.overtakes(ticket, &inode);
+        let mut file = OpenFile::new(inode, rights.without(Rights::DELAY));
+        file.has_overtaken = has_overtaken;
+        Some(Arc::new(file))
     }
 
     /// The server granted again what a file has open.
     pub(super) fn renewed(&self, ticket: &OpenTicket<'_>, inode: &OpenInode, rights: Rights, granted: Granted) {
         let mut state = self.lock();
         inode.renewed(ticket.sequence, rights, granted);
+        state.overtakes(ticket, inode);
         self.announced(&mut state, inode);
     }
 
@@ -345,14 +361,17 @@ impl OpenTable {
         Some(report)
     }
 
-    /// The outcome of a report.
-    pub(super) fn end_report(&self, inode: &OpenInode, report: &Report, outcome: Result<(), Status>) {
+    /// The outcome of a report. True if an open may have come to the server before it: what it gave
+    /// back is to be given back once more.
+    pub(super) fn end_report(&self, inode: &OpenInode, report: &Report, outcome: Result<(), Status>) -> bool {
         let mut state = self.lock();
         let number = self.reports.load(Ordering::Relaxed) + 1;
         if inode.end_report(report, outcome, number) {
             self.reports.store(number, Ordering::Release);
         }
+        let is_overtaken = outcome.is_ok() && state.gave_back(inode, report);
         self.remove_if_idle_from(&mut state, inode);
+        is_overtaken
     }
 
     /// A server knows of attributes that were kept here.
@@ -418,12 +437,40 @@ impl OpenTable {
     }
 }
 
+impl TableState {
+    /// A report has arrived that gave rights back. True if an open is known that may have come
+    /// before it.
+    fn gave_back(&mut self, inode: &OpenInode, report: &Report) -> bool {
+        // A close takes the right to delay away whatever has come before it.
+        let rights = report.held_before.without(report.request.keeps).without(Rights::DELAY);
+        if rights == Rights::default() {
+            return false;
+        }
+        if let Some(oldest) = self.sequences.oldest() {
+            if self.given_back.len() >= CLOSED_MAX {
+                self.given_back.retain(|_, (newest, _)| *newest >= oldest);
+            }
+            let newest = self.sequences.newest();
+            let noted = self.given_back.entry(inode.handle).or_default();
+            *noted = (newest, noted.1.with(rights));
+        }
+        inode.may_hold_after(report.request.open_sequence, rights)
+    }
+
+    /// An open was granted. True if rights of its file were given back while it was on its way.
+    fn overtakes(&self, ticket: &OpenTicket<'_>, inode: &OpenInode) -> bool {
+        let given_back = self.given_back.get(&inode.handle).filter(|(newest, _)| ticket.sequence <= *newest);
+        given_back.is_some_and(|(_, rights)| inode.may_hold_after(0, *rights))
+    }
+}
+
 impl Drop for OpenTicket<'_> {
     fn drop(&mut self) {
         let mut state = self.table.lock();
         state.sequences.finish(self.sequence);
         if state.sequences.oldest().is_none() {
             state.closed.clear();
+            state.given_back.clear();
         }
     }
 }

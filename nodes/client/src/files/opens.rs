@@ -194,7 +194,7 @@ impl<R: Runtime> Client<R> {
         let attr = if truncate { Box::pin(self.truncate_opened(flow, who, handle)).await } else { self.settle(flow, state, asked).await };
         match attr {
             Ok(attr) => {
-                self.opened_to_append(flow, &file, options.rights, 0).await;
+                self.after_open(flow, &file, options.rights, 0).await;
                 Ok((attr, Some(file), created))
             }
             Err(error) => {
@@ -324,7 +324,7 @@ impl<R: Runtime> Client<R> {
             }
             return match settled {
                 Ok(attr) => {
-                    self.opened_to_append(flow, &file, wanted, shares).await;
+                    self.after_open(flow, &file, wanted, shares).await;
                     Ok((attr, file))
                 }
                 Err(error) => {
@@ -339,8 +339,12 @@ impl<R: Runtime> Client<R> {
 
     /// A file was opened, and its size is known; `wanted`: the rights that were asked for at first,
     /// `shares`: how often others had wanted to write to it before.
-    pub(super) async fn opened_to_append(&self, flow: Flow, file: &OpenFile, wanted: Rights, shares: u64) {
+    pub(super) async fn after_open(&self, flow: Flow, file: &OpenFile, wanted: Rights, shares: u64) {
         let inode = file.inode();
+        if file.has_overtaken() {
+            // If it fails, the server is told with the next message.
+            let _ = Box::pin(self.report(flow, inode)).await;
+        }
         if !wanted.contains(Rights::APPEND) {
             return;
         }

@@ -30,10 +30,10 @@ impl OpenInode {
         if state.needed().contains(Rights::READ) {
             // Whoever has told what it has open is not waited for, and not asked about what it was
             // told before: so the server hears of what was opened without it, too.
-            state.held = state.held.with(Rights::READ);
+            state.held.granted(Rights::READ);
         }
         let on_the_way = state.delayed.rights_on_the_way();
-        let rights = state.held.with(on_the_way);
+        let rights = state.held.noted().with(on_the_way);
         if let Some(told) = &mut state.told_again {
             *told = told.with(on_the_way);
         }

@@ -32,9 +32,9 @@ impl OpenInode {
         // Whether it is alone when it appends, this client asks another time.
         let needed = state.needed().and(Rights::OF_OPENS.without(Rights::APPEND));
         // What is closed and on its way to data servers was open for that.
-        let leaves = if state.delayed.is_leaving() { state.held.and(Rights::WRITE) } else { Rights::default() };
+        let leaves = if state.delayed.is_leaving() { state.held.noted().and(Rights::WRITE) } else { Rights::default() };
         let needed = needed.with(leaves);
-        let missing = needed.without(state.held);
+        let missing = needed.without(state.held.rights.with(leaves));
         match missing == Rights::default() {
             true => (needed, None),
             false => (missing, state.opener.clone()),
@@ -43,7 +43,7 @@ impl OpenInode {
 
     /// True if its server knows of a local open for this right, or of any for data for none.
     pub(super) fn holds_for_data(&self, right: Rights) -> bool {
-        let held = self.lock().held;
+        let held = self.lock().held.rights;
         if right == Rights::default() { held.and(Rights::OF_DATA) != right } else { held.contains(right) }
     }
 }

@@ -7,7 +7,7 @@ use weft_wire::Rights;
 use weft_wire::ops::CloseRequest;
 
 use super::kept::KeptAttributes;
-use super::open_inode::OpenInode;
+use super::open_inode::{OpenInode, State};
 use crate::flow::Flow;
 use crate::knowledge::{Effect, Touched};
 use crate::{Client, Error, Result};
@@ -53,6 +53,29 @@ impl Report {
     }
 }
 
+impl State {
+    /// What this report gave back the server may have noted still, or not.
+    pub(super) fn gave_in_vain(&mut self, report: &Report) {
+        // What is kept here goes with a later close, by this right.
+        let stays = if self.delayed.needs_right() { Rights::DELAY } else { Rights::default() };
+        self.held.granted(report.held_before.and(stays));
+        self.held.may_be_noted(report.held_before);
+    }
+}
+
+impl OpenInode {
+    /// The server may have noted these rights still, if an open after this one was granted. True if
+    /// so.
+    pub(super) fn may_hold_after(&self, sequence: u64, rights: Rights) -> bool {
+        let mut state = self.lock();
+        let is_later = state.open_sequence > sequence;
+        if is_later {
+            state.held.may_be_noted(rights);
+        }
+        is_later
+    }
+}
+
 impl<R: Runtime> Client<R> {
     /// Tells the server what is open and written, if it does not know. What is delayed goes with
     /// it, or to data servers first.
@@ -89,10 +112,20 @@ impl<R: Runtime> Client<R> {
 
     /// [`Client::report`] for a caller inside the gate of the file.
     async fn report_inside(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+        for _ in 1..REPORT_TRIES {
+            if !self.report_once(flow, inode).await? {
+                return Ok(());
+            }
+        }
+        self.report_once(flow, inode).await.map(drop)
+    }
+
+    /// True if it is to be done once more.
+    async fn report_once(&self, flow: Flow, inode: &OpenInode) -> Result<bool> {
         let server = self.owner(flow, inode.handle).await?;
         let Some(report) = self.inner.opens.begin_report(inode) else {
             self.inner.opens.remove_if_idle(inode);
-            return Ok(());
+            return Ok(false);
         };
         let change = report.changes_attributes().then(|| self.changing(Touched::Object(inode.handle)));
         let outcome = match report.is_all_or_nothing() {
@@ -102,7 +135,7 @@ impl<R: Runtime> Client<R> {
         if let (Some(change), Ok(())) = (change, &outcome) {
             change.done(Effect::Object);
         }
-        self.inner.opens.end_report(inode, &report, outcome.map_err(|error| error.status));
-        outcome
+        let is_overtaken = self.inner.opens.end_report(inode, &report, outcome.as_ref().map(drop).map_err(|error| error.status));
+        outcome.map(|()| is_overtaken)
     }
 }

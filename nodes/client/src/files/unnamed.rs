@@ -46,7 +46,7 @@ impl<R: Runtime> Client<R> {
                 self.inner.opens.opened(&ticket, options.rights, &state.attr, Some(Granted { capability, ceiling: reply.ceiling }))
             {
                 drop(ticket);
-                self.opened_to_append(Flow { handle: reply.handle, ..flow }, &file, options.rights, 0).await;
+                self.after_open(Flow { handle: reply.handle, ..flow }, &file, options.rights, 0).await;
                 return Ok((state.attr, file));
             }
         }

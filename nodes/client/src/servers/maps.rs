@@ -100,7 +100,7 @@ impl<R: Runtime> Client<R> {
         if let Ok(server) = self.map().data_server(layout, index) {
             return Ok(server);
         }
-        self.ask_map(flow, ServerId(0)).await?;
+        self.ask_for_map(flow).await?;
         self.map().data_server(layout, index).map_err(|status| flow.error(status))
     }
 
@@ -116,24 +116,37 @@ impl<R: Runtime> Client<R> {
         let _ = self.ask_map(flow, server).await;
     }
 
-    /// The key of the hash of names. `server` gives it if no other does: not all clients that have
-    /// found one directory ask the server of that.
+    /// The key of the hash of names.
     pub(crate) async fn name_key(&self, flow: Flow, server: ServerId) -> Result<NameKey> {
         let maps = &self.inner.servers.maps;
         if maps.name_key.get().is_none() {
             let _one = maps.asks_for_key.enter().await;
             if maps.name_key.get().is_none() {
-                let servers = &self.map().meta;
-                let any = servers.get(self.rt().random() as usize % servers.len().max(1)).map_or(server, |entry| entry.id);
-                if any == server || self.ask_map(flow, any).await.is_err() {
-                    self.ask_map(flow, server).await?;
-                }
+                self.ask_for_map(flow).await?;
             }
         }
         maps.name_key.get().copied().ok_or(flow.error_at(Status::BadMessage, server))
     }
 
-    pub(super) async fn ask_map(&self, flow: Flow, server: ServerId) -> Result<()> {
+    /// Asks for the cluster map because an operation needs what it tells: one metadata server after
+    /// the other, from any one on, until one has answered.
+    ///
+    /// # Errors
+    /// As [`Client::call`], of the last one that was asked.
+    pub(super) async fn ask_for_map(&self, flow: Flow) -> Result<()> {
+        let servers = self.map().meta.clone();
+        let first = self.rt().random() as usize;
+        for turn in 0.. {
+            let server = servers.get(first.wrapping_add(turn) % servers.len().max(1)).map_or(ServerId(0), |entry| entry.id);
+            match self.ask_map(flow, server).await {
+                Err(error) if error.status.is_transient() && self.rt().now() < flow.deadline => {}
+                outcome => return outcome,
+            }
+        }
+        unreachable!("every question takes time, and the operation has a deadline")
+    }
+
+    async fn ask_map(&self, flow: Flow, server: ServerId) -> Result<()> {
         let until = flow.deadline.min(self.rt().now() + ASK_NS);
         let reply = self.inner.servers.caller.call(server, &GetMapRequest {}, until).await;
         let GetMapReply { map, name_key } = reply.map_err(|status| flow.error_at(status, server))?;

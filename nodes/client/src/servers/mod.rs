@@ -82,7 +82,7 @@ impl<R: Runtime> Client<R> {
             return Ok(server);
         }
         if handle.server().role() == ServerRole::Meta {
-            self.ask_map(flow, ServerId(0)).await?;
+            self.ask_for_map(flow).await?;
         }
         self.map().owner(handle).map_err(|status| flow.error(status))
     }
@@ -133,6 +133,9 @@ impl<R: Runtime> Client<R> {
     ) -> Result<Frame> {
         self.tell_before(flow, server, op).await?;
         let outcome = self.inner.servers.caller.send(server, op, encode, bulk, flow.deadline, leased).await;
+        if outcome.is_ok() {
+            self.inner.silent.answered(server);
+        }
         if !self.inner.knowledge.keeps_leases() {
             *leased = LeaseScope::Nothing;
         }

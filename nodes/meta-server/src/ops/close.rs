@@ -54,10 +54,14 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             let mut record = Record::default();
             let delayed = contents.iter().find(|delayed| usize::from(delayed.number) == index);
             let attributes = attributes.iter().find(|attributes| usize::from(attributes.number) == index);
+            let mut was_alone = false;
             let plan = match delayed {
                 Some(delayed) => {
                     let done = self.state.borrow().prepare_delayed_close(&cx, close, &delayed.content, attributes, &mut record);
-                    done.map(|()| ClosePlan::Done)
+                    done.map(|alone| {
+                        was_alone = alone;
+                        ClosePlan::Done
+                    })
                 }
                 None if self.leaves_holes(header, close) => Ok(ClosePlan::AskData),
                 None => self.state.borrow().prepare_close(&cx, close, attributes, &mut record),
@@ -66,7 +70,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 Ok(ClosePlan::Done) => self.may_close(header, Op::CloseMany, &record).map(|()| {
                     changes += record.changes.len();
                     self.change(&mut record);
-                    if delayed.is_some() {
+                    if was_alone {
                         self.state.borrow_mut().closed_by_its_only_writer(close.handle);
                     }
                     self.closed_by(header.request.client, close.handle);

@@ -35,6 +35,7 @@ mod rewritten;
 mod scattered;
 mod seeds;
 mod space;
+mod trees;
 mod unpacked;
 use appending::{append, check_log};
 use moving::{follow, move_on};
@@ -318,15 +319,16 @@ fn run(seed: u64) -> u64 {
     world.sim.trace_hash()
 }
 
-fn seeds() -> Range<u64> {
-    let Ok(text) = std::env::var("WEFT_POSIX_SEEDS") else { return 0..24 };
+/// The range that this variable of the environment names.
+fn seeds_of(variable: &str, otherwise: Range<u64>) -> Range<u64> {
+    let Ok(text) = std::env::var(variable) else { return otherwise };
     let (from, to) = text.split_once("..").expect("FROM..TO");
     from.parse().expect("a number")..to.parse().expect("a number")
 }
 
 #[test]
 fn two_gateways_agree_in_any_fault_profile() {
-    for seed in seeds() {
+    for seed in seeds_of("WEFT_POSIX_SEEDS", 0..24) {
         println!("seed {seed}: WEFT_POSIX_SEEDS={seed}..{} cargo test -p weft-sim-tests --test posix", seed + 1);
         run(seed);
     }

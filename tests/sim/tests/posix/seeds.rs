@@ -2,6 +2,30 @@
 
 use super::run;
 
+/// A close with an empty file had no answer in time, and was done all the same. A time that was set
+/// then stayed with the client, and was lost when it told of the close once more. Of
+/// [`crate::trees`].
+#[test]
+fn what_is_set_after_a_close_without_an_answer_stays() {
+    crate::trees::run(49);
+}
+
+/// A file was closed and opened again at once, and its server heard of the open first: it kept the
+/// rights that the close was to give back, and nobody else could write to the file until it was
+/// closed again.
+#[test]
+fn what_is_opened_at_once_after_a_close_keeps_nobody_from_writing() {
+    crate::trees::run(5229);
+}
+
+/// A close was told beside what its client has open after a restart. The client took the rights
+/// that it had just given back for its own: it wrote to a small file beside its inode, and nobody
+/// saw that.
+#[test]
+fn rights_that_were_given_back_are_not_used() {
+    crate::trees::run(5369);
+}
+
 /// An open gave the right to delay writes, its answer was lost, and the server heard meanwhile that
 /// its client had no such right. A later open gave it anew, and the older one took it away.
 #[test]

@@ -102,6 +102,25 @@ fn a_restart_loses_no_directories() {
     }
 }
 
+/// The first directory in one that is delegated asks for the cluster map, and waits for it as long
+/// as for anything else.
+#[test]
+fn the_first_directory_waits_for_servers_that_restart() {
+    let world = world();
+    let dir = world.alone(0, |mount| async move { made_files(&mount, 3).await });
+    let servers = world.cluster.map().meta.iter().map(|entry| world.sim.node_of(entry.id).expect("it runs"));
+    let servers: Vec<_> = servers.collect();
+    servers.iter().for_each(|server| world.sim.crash(*server));
+    let mount = world.mounts[0].clone();
+    let made = world.sim.spawn_on(mount.node, move |_| async move {
+        let made = mount.posix.mkdir(&caller(1, 0).who, dir, b"inner", 0o755).await;
+        made.map(drop).map_err(|error| error.to_string())
+    });
+    world.sim.run_for(5 * SECOND);
+    servers.iter().for_each(|server| world.sim.restart(*server));
+    assert_eq!(world.run(vec![made]), [Ok(())]);
+}
+
 /// Who was silent for long has not made directories where others were told that there are none, nor
 /// anything in them.
 #[test]

@@ -1,0 +1,133 @@
+//! What a tree should be.
+
+use std::collections::BTreeMap;
+
+use weft_base::WallTime;
+use weft_client::SetAttr;
+use weft_rt_sim::NodeId;
+use weft_sim_tests::mount::Open;
+
+pub type Id = u32;
+pub const TOP: Id = 0;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    Dir(Id),
+    File(Id),
+    Symlink(Id),
+}
+
+#[derive(Debug)]
+pub struct Dir {
+    pub place: (Id, String),
+    pub mode: u32,
+    /// The time that was set, as long as nothing has changed since.
+    pub mtime: Option<WallTime>,
+    pub entries: BTreeMap<String, Entry>,
+}
+
+#[derive(Debug)]
+pub struct File {
+    pub bytes: Vec<u8>,
+    pub mode: u32,
+    pub mtime: Option<WallTime>,
+    pub links: u32,
+}
+
+/// What a tree should be.
+#[derive(Debug)]
+pub struct Tree {
+    pub name: String,
+    /// How its names begin: trees may share the directory at their top.
+    pub prefix: &'static str,
+    pub is_shared: bool,
+    /// All servers answer.
+    pub is_calm: bool,
+    pub dirs: BTreeMap<Id, Dir>,
+    pub files: BTreeMap<Id, File>,
+    /// Files that are open somewhere, and perhaps without a name.
+    pub held: Vec<Held>,
+    pub next: Id,
+}
+
+/// A file that stays open through one of the mounts.
+#[derive(Debug)]
+pub struct Held {
+    pub open: Open,
+    pub mount: NodeId,
+    pub file: Id,
+}
+
+impl Tree {
+    pub fn new(name: String, prefix: &'static str, is_calm: bool) -> Tree {
+        let top = Dir { place: (TOP, name.clone()), mode: 0o755, mtime: None, entries: BTreeMap::new() };
+        let is_shared = name == "both";
+        Tree { name, prefix, is_shared, is_calm, dirs: BTreeMap::from([(TOP, top)]), files: BTreeMap::new(), held: Vec::new(), next: 1 }
+    }
+
+    pub fn fresh(&mut self) -> Id {
+        self.next += 1;
+        self.next - 1
+    }
+
+    pub fn dir(&mut self, dir: Id) -> &mut Dir {
+        self.dirs.get_mut(&dir).expect("it is there")
+    }
+
+    pub fn entry(&self, dir: Id, name: &str) -> Option<Entry> {
+        self.dirs[&dir].entries.get(name).copied()
+    }
+
+    /// A name in a directory leads there now, or nowhere.
+    pub fn lead(&mut self, dir: Id, name: &str, to: Option<Entry>) -> Option<Entry> {
+        let dir = self.dir(dir);
+        dir.mtime = None;
+        match to {
+            Some(to) => dir.entries.insert(name.to_string(), to),
+            None => dir.entries.remove(name),
+        }
+    }
+
+    /// A name leads there no more.
+    pub fn lost(&mut self, entry: Option<Entry>) {
+        match entry {
+            Some(Entry::Dir(dir)) => drop(self.dirs.remove(&dir)),
+            Some(Entry::File(file)) => {
+                let is = self.files.get_mut(&file).expect("it has a name");
+                is.links -= 1;
+                if is.links == 0 && self.held.iter().all(|held| held.file != file) {
+                    self.files.remove(&file);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Names from the root of the file system to a directory.
+    pub fn path(&self, dir: Id) -> Vec<String> {
+        let (mut path, mut at) = (Vec::new(), dir);
+        while at != TOP {
+            let (above, name) = &self.dirs[&at].place;
+            path.push(name.clone());
+            at = *above;
+        }
+        path.push(self.name.clone());
+        path.reverse();
+        path
+    }
+
+    pub fn is_below(&self, dir: Id, above: Id) -> bool {
+        let mut at = dir;
+        while at != above && at != TOP {
+            at = self.dirs[&at].place.0;
+        }
+        at == above
+    }
+}
+
+impl File {
+    pub fn set(&mut self, change: &SetAttr) {
+        self.mode = change.mode.unwrap_or(self.mode);
+        self.mtime = change.mtime.as_ref().and_then(|time| time.at).or(self.mtime);
+    }
+}
