@@ -47,6 +47,8 @@ const RECORD_MAX: Duration = Duration::from_secs(30);
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// How often who waits for a connection looks at the clock.
 const TICK: Duration = Duration::from_secs(1);
+/// Connections that are not admitted are told of once in so long, in milliseconds.
+const QUIET_MS: u64 = 1000;
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 64 << 10;
 /// At the end servers get so many nanoseconds to hear what is closed.
@@ -68,6 +70,9 @@ struct Shared<R: ThreadRuntime> {
     more_threads: AtomicUsize,
     /// Calls that take long.
     long: AtomicUsize,
+    /// No line tells of a connection that is not admitted before then, in milliseconds since the
+    /// begin.
+    quiet_until_ms: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -103,6 +108,7 @@ impl<R: ThreadRuntime> Serving<R> {
             connections: Mutex::default(),
             more_threads: AtomicUsize::new(0),
             long: AtomicUsize::new(0),
+            quiet_until_ms: AtomicU64::new(0),
         });
         shared.beside("weft-closer", async |shared| shared.nfs.posix.close_in_background().await)?;
         shared.beside("weft-keeper", async |shared| shared.nfs.posix.keep_alive().await)?;
@@ -207,7 +213,11 @@ fn accept<R: ThreadRuntime>(shared: &Arc<Shared<R>>, listener: &TcpListener) {
 
 fn begin<R: ThreadRuntime>(shared: &Arc<Shared<R>>, stream: TcpStream, address: SocketAddr) -> io::Result<()> {
     if !shared.nfs.exports.iter().any(|exported| exported.export.admits_address(address.ip())) {
-        shared.warn(&format!("no export is for {}, which has connected", address.ip().to_canonical()));
+        let now = shared.now_ms();
+        if now >= shared.quiet_until_ms.load(Ordering::Relaxed) {
+            shared.quiet_until_ms.store(now + QUIET_MS, Ordering::Relaxed);
+            shared.warn(&format!("no export is for {}, which has connected", address.ip().to_canonical()));
+        }
         return Ok(());
     }
     stream.set_nodelay(true)?;

@@ -73,16 +73,22 @@ impl Turn<'_> {
         self.mount.walk(&self.who, dir, name, anew).await
     }
 
-    /// Opens what a name leads to; who wants to write may have to wait for the other mount.
+    /// Opens what a name leads to.
     pub(super) async fn open(&self, dir: Id, name: &str, how: OpenHow) -> Open {
+        self.patiently(dir, name, async |anew| {
+            let node = self.walk_to(dir, anew).await?;
+            self.mount.open(&self.who, node, name, how).await
+        })
+        .await
+    }
+
+    /// Does something with what a name leads to; who wants to write to it may have to wait for the
+    /// other mount.
+    async fn patiently<T>(&self, dir: Id, name: &str, act: impl AsyncFn(bool) -> Result<T>) -> T {
         for _ in 0..30 {
-            let opened = twice(async |anew| {
-                let node = self.walk_to(dir, anew).await?;
-                self.mount.open(&self.who, node, name, how).await
-            });
-            match opened.await {
+            match twice(&act).await {
                 Err(error) if matches!(error.status, Status::Busy | Status::SharedAppend) => self.pause().await,
-                opened => return opened.unwrap_or_else(|error| panic!("{error} for {name} in {:?}", self.tree.path(dir))),
+                outcome => return outcome.unwrap_or_else(|error| panic!("{error}: {name} in {:?}", self.tree.path(dir))),
             }
         }
         panic!("{name} in {:?} stays open elsewhere", self.tree.path(dir));
@@ -102,11 +108,11 @@ impl Turn<'_> {
     }
 
     async fn set(&self, dir: Id, name: &str, change: &SetAttr) {
-        let set = twice(async |anew| {
+        self.patiently(dir, name, async |anew| {
             let node = self.walk(dir, name, anew).await?;
             self.mount.setattr(&self.who, node, change).await
-        });
-        set.await.unwrap_or_else(|error| panic!("{error}: {change:?} of {name} in {:?}", self.tree.path(dir)));
+        })
+        .await;
     }
 
     /// Does something.
