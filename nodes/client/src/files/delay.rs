@@ -224,7 +224,11 @@ impl OpenInode {
 
     /// The outcome of a close with all that was kept here, for [`OpenInode::end_report`].
     pub(super) fn end_delayed_close(&self, state: &mut State, outcome: std::result::Result<(), Status>) {
-        let Delayed::Closing(mut content) = std::mem::take(&mut state.delayed) else { return };
+        let mut content = match std::mem::take(&mut state.delayed) {
+            Delayed::Closing(content) => content,
+            // Another flow has begun to bring it meanwhile, and goes on to.
+            delayed => return state.delayed = delayed,
+        };
         match outcome {
             Ok(()) if content.tail.bytes() > 0 => self.is_inline.store(true, Ordering::Release),
             Ok(()) => {}

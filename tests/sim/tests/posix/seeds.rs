@@ -26,6 +26,13 @@ fn rights_that_were_given_back_are_not_used() {
     crate::trees::run(5369);
 }
 
+/// While a close told of attributes another flow began to send them alone, and neither was taken.
+/// Then they were with nobody any more.
+#[test]
+fn what_leaves_beside_a_close_in_vain_is_kept() {
+    crate::trees::run(12_641);
+}
+
 /// An open gave the right to delay writes, its answer was lost, and the server heard meanwhile that
 /// its client had no such right. A later open gave it anew, and the older one took it away.
 #[test]

@@ -3,7 +3,7 @@
 //!
 //! `WEFT_TREE_SEEDS=100..200` runs other seeds.
 
-use weft_base::SECOND;
+use weft_base::{MILLISECOND, SECOND};
 use weft_client::XattrFlags;
 use weft_posix::CallingThread;
 use weft_rt::Runtime;
@@ -63,6 +63,9 @@ pub fn run(seed: u64) {
     let is_calm = seed.is_multiple_of(2);
     if !is_calm {
         world.plan_faults();
+    }
+    if seed % 5 == 1 {
+        world.cluster.grow(&[300 * MILLISECOND, 600 * MILLISECOND]);
     }
     let is_presplit = seed % 3 == 2;
     world.alone(0, move |mount| async move {
