@@ -293,6 +293,9 @@ impl<R: Runtime> Client<R> {
             if let Some(attr) = self.keep_attributes(who, &inode, changes) {
                 return Ok(exact(attr));
             }
+            if changes.mtime.is_some() {
+                inode.sets_time();
+            }
             self.send_attributes(flow, &inode).await?;
         }
         if let Some(attr) = self.absorb_attributes(who, handle, changes) {

@@ -55,6 +55,8 @@ pub(super) struct Content {
     /// A close with all of it has ended without an answer: it may be with its server, so it changes
     /// no more.
     pub(super) is_in_doubt: bool,
+    /// A time of it is being set at its server, or was: none that is shown counts as set here.
+    sets_time: bool,
     /// The server takes such attributes with the close.
     pub(super) closes_with_attributes: bool,
     /// The epoch of the time of the last of these writes.
@@ -95,6 +97,7 @@ impl<R: Runtime> Client<R> {
             share: Gathered::share(&self.inner.gathered),
             is_brought: false,
             is_in_doubt: false,
+            sets_time: false,
             mtime_epoch: 0,
             made,
             session,
@@ -106,6 +109,16 @@ impl<R: Runtime> Client<R> {
 }
 
 impl Content {
+    /// Its time is about to be set at its server.
+    pub(super) fn begin_to_set_time(&mut self) {
+        self.sets_time = true;
+    }
+
+    /// True if its time was, or is being, set at its server.
+    pub(super) fn sets_time(&self) -> bool {
+        self.sets_time
+    }
+
     /// What is left when data servers have the bytes.
     pub(super) fn brought(self) -> Content {
         let share = self.share.of_nothing();

@@ -37,6 +37,13 @@ impl OpenInode {
         kept.inspect(|kept| kept.show(attr)).is_some()
     }
 
+    /// Its time is about to be set at its server.
+    pub(crate) fn sets_time(&self) {
+        if let Some(content) = self.lock().delayed.content_mut() {
+            content.begin_to_set_time();
+        }
+    }
+
     /// What is kept here.
     fn attributes(&self) -> Option<KeptAttributes> {
         if self.is_delayed() { self.lock().delayed.content()?.attributes } else { None }
@@ -59,7 +66,7 @@ impl State {
         let Delayed::Here(content) = &mut self.delayed else { return None };
         let sets_again = content.attributes.is_some_and(|kept| kept.mtime.is_some());
         // A time that is set after writes that followed another one has a later place.
-        let is_first = content.mtime_epoch == 0 && (epoch == 0 || epoch == KeptAttributes::EPOCH && sets_again);
+        let is_first = !content.sets_time() && content.mtime_epoch == 0 && (epoch == 0 || epoch == KeptAttributes::EPOCH && sets_again);
         if !content.keeps_attributes || content.is_in_doubt || changes.mtime.is_some() && !is_first {
             return None;
         }

@@ -33,6 +33,13 @@ fn what_leaves_beside_a_close_in_vain_is_kept() {
     crate::trees::run(12_641);
 }
 
+/// While a time was on its way to the server of a new file, somebody looked at the file: the time
+/// that he was shown was taken for one that was set, and replaced the other one with the close.
+#[test]
+fn a_time_that_is_shown_replaces_none_that_is_being_set() {
+    crate::trees::run(10_101);
+}
+
 /// An open gave the right to delay writes, its answer was lost, and the server heard meanwhile that
 /// its client had no such right. A later open gave it anew, and the older one took it away.
 #[test]
