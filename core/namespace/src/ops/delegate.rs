@@ -231,11 +231,15 @@ impl State {
     }
 
     /// Its client has chosen where the bytes of a file lie, perhaps among the data servers of an
-    /// older generation.
+    /// older generation, or of one that is not known here yet.
     fn check_layout_told(&self, layout: &Layout) -> Result<()> {
         weft_layout::check(layout)?;
         let place = self.placement();
-        let is_known = (1..=place.generation).contains(&layout.generation) && !layout.is_varstrip();
+        if layout.generation > place.generation {
+            // It knows of servers that have joined, and this server will.
+            return Err(Status::Busy);
+        }
+        let is_known = layout.generation > 0 && !layout.is_varstrip();
         let is_newest = layout.generation == place.generation;
         let fits = layout.first < place.data_servers && layout.width <= place.data_servers;
         if is_known && (fits || !is_newest) { Ok(()) } else { Err(Status::Invalid) }

@@ -40,6 +40,13 @@ fn a_time_that_is_shown_replaces_none_that_is_being_set() {
     crate::trees::run(10_101);
 }
 
+/// A data server joined, and a client that makes files without asking knew of it before the server
+/// of their directory did, which refused them: they were lost after they had been closed.
+#[test]
+fn files_on_a_server_that_has_just_joined_are_not_refused() {
+    crate::trees::run(11_101);
+}
+
 /// An open gave the right to delay writes, its answer was lost, and the server heard meanwhile that
 /// its client had no such right. A later open gave it anew, and the older one took it away.
 #[test]
