@@ -154,8 +154,8 @@ impl State {
     /// # Errors
     /// [`Status::CapabilityRefused`]: it has not the right to delay any more. [`Status::Conflict`]:
     /// it has opened the file once more, or goes on to write to it. [`Status::NotSupported`]: it
-    /// has kept what only a change of its own may set. [`Status::NoSpace`], [`Status::TooBig`],
-    /// [`Status::Busy`], and as [`State::inode`].
+    /// has kept what only a change of its own may set, or does not know what it has left.
+    /// [`Status::NoSpace`], [`Status::TooBig`], [`Status::Busy`], and as [`State::inode`].
     pub fn prepare_delayed_close(
         &self,
         cx: &RequestContext<'_>,
@@ -171,7 +171,8 @@ impl State {
                 // Nothing of it can be lost.
                 return match self.prepare_close(cx, request, attributes, record)? {
                     ClosePlan::Done => Ok(false),
-                    ClosePlan::AskData => Err(Status::Busy),
+                    // A close alone asks.
+                    ClosePlan::AskData => Err(Status::NotSupported),
                 };
             }
             // It came before, and its answer did not get out.

@@ -294,7 +294,7 @@ impl<R: Runtime> Client<R> {
                 return Ok(exact(attr));
             }
             if changes.mtime.is_some() {
-                inode.sets_time();
+                inode.begin_to_set_time();
             }
             self.send_attributes(flow, &inode).await?;
         }

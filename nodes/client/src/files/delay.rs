@@ -11,7 +11,7 @@ use weft_wire::ops::OpenRequest;
 
 use super::delayed::{Content, Delayed, Taken};
 use super::granted::Granted;
-use super::held::Held;
+use super::noted::NotedRights;
 use super::open_inode::{OpenInode, State};
 use super::opens::RENEWAL;
 use super::read::cut_out;
@@ -210,7 +210,7 @@ impl OpenInode {
     /// It was made here, and its server has not taken it in.
     pub(super) fn never_made(&self) {
         let mut state = self.lock();
-        state.held = Held::default();
+        state.held = NotedRights::default();
         self.lose(&mut state);
         self.is_delayed.store(false, Ordering::Release);
     }

@@ -38,7 +38,7 @@ impl OpenInode {
     }
 
     /// Its time is about to be set at its server.
-    pub(crate) fn sets_time(&self) {
+    pub(crate) fn begin_to_set_time(&self) {
         if let Some(content) = self.lock().delayed.content_mut() {
             content.begin_to_set_time();
         }

@@ -25,7 +25,7 @@ use super::appending::Appending;
 use super::delayed::Delayed;
 use super::gaps::Gaps;
 use super::granted::Granted;
-use super::held::Held;
+use super::noted::NotedRights;
 use super::reports::Report;
 use super::unreported::{Reported, Unreported, View};
 use crate::gate::Gate;
@@ -74,7 +74,7 @@ pub(super) struct State {
     /// How often others wanted to write.
     pub(super) shares: u64,
     /// What the server has noted at most.
-    pub(super) held: Held,
+    pub(super) held: NotedRights,
     /// The newest open whose reply is here.
     pub(super) open_sequence: u64,
     read_capability: Option<Capability>,
@@ -253,7 +253,7 @@ impl OpenInode {
         }
         state.told_again = Some(Rights::default());
         state.reporting = state.unreported.take();
-        state.held = Held::only(keeps);
+        state.held = NotedRights::only(keeps);
         let written = state.reporting.map(Unreported::on_wire);
         let request = CloseRequest { handle: self.handle, open_sequence: state.open_sequence, keeps, written };
         Some(Report { request, delayed: state.take_delayed(), held_before })

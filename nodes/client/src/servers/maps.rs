@@ -143,7 +143,7 @@ impl<R: Runtime> Client<R> {
                 outcome => return outcome,
             }
         }
-        unreachable!("every question takes time, and the operation has a deadline")
+        unreachable!("each question takes a while")
     }
 
     async fn ask_map(&self, flow: Flow, server: ServerId) -> Result<()> {

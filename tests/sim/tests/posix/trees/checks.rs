@@ -5,7 +5,7 @@ use weft_sim_tests::mount::how;
 use weft_wire::Rights;
 
 use super::Turn;
-use super::model::{Entry, Held, Id, TOP, Tree};
+use super::model::{Entry, HeldOpen, Id, TOP, Tree};
 use super::steps::twice;
 
 impl Turn<'_> {
@@ -13,8 +13,8 @@ impl Turn<'_> {
     pub(super) async fn let_some_go(&mut self) {
         let (here, held) = std::mem::take(&mut self.tree.held).into_iter().partition(|held| held.mount == self.mount.node);
         self.tree.held = held;
-        let here: Vec<Held> = here;
-        for Held { open, file, .. } in here {
+        let here: Vec<HeldOpen> = here;
+        for HeldOpen { open, file, .. } in here {
             let is = &self.tree.files[&file];
             if is.links == 0 {
                 let bytes = self.mount.read(open).await.unwrap_or_else(|error| panic!("{error}: it is open"));

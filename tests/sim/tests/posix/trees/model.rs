@@ -46,13 +46,13 @@ pub struct Tree {
     pub dirs: BTreeMap<Id, Dir>,
     pub files: BTreeMap<Id, File>,
     /// Files that are open somewhere, and perhaps without a name.
-    pub held: Vec<Held>,
+    pub held: Vec<HeldOpen>,
     pub next: Id,
 }
 
 /// A file that stays open through one of the mounts.
 #[derive(Debug)]
-pub struct Held {
+pub struct HeldOpen {
     pub open: Open,
     pub mount: NodeId,
     pub file: Id,

@@ -11,7 +11,7 @@ use weft_wire::Rights;
 use weft_wire::ops::SetTime;
 
 use super::Turn;
-use super::model::{Dir, Entry, File, Held, Id, TOP};
+use super::model::{Dir, Entry, File, HeldOpen, Id, TOP};
 use crate::{APPEND, ROOT, UPDATE};
 
 /// Names in a directory, at most.
@@ -383,7 +383,7 @@ impl Turn<'_> {
     async fn hold_some(&mut self) {
         if let Some((dir, name, file)) = self.any_file() {
             let open = self.open(dir, &name, how(Rights::READ)).await;
-            self.tree.held.push(Held { open, mount: self.mount.node, file });
+            self.tree.held.push(HeldOpen { open, mount: self.mount.node, file });
         }
     }
 }

@@ -4,7 +4,7 @@ use weft_wire::Rights;
 
 /// What is noted at most.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Held {
+pub(super) struct NotedRights {
     /// What this client works by.
     pub(super) rights: Rights,
     /// What it has given back, and the server may have noted still: it is told once more, and
@@ -12,10 +12,10 @@ pub(super) struct Held {
     given_back: Rights,
 }
 
-impl Held {
+impl NotedRights {
     /// These, and nothing else.
-    pub(super) fn only(rights: Rights) -> Held {
-        Held { rights, ..Held::default() }
+    pub(super) fn only(rights: Rights) -> NotedRights {
+        NotedRights { rights, ..NotedRights::default() }
     }
 
     /// All that the server may have noted.
