@@ -51,6 +51,8 @@ impl<R: Runtime> Client<R> {
                         self.tell_opens(server, false, self.rt().now() + ANSWER_NS).await;
                     }
                 }
+                // Who only listens says what it has, too: others wait for that.
+                self.reclaim_if_restarted(self.rt().now() + ANSWER_NS).await;
                 for notice in &reply.notices {
                     let told = knowledge.told_under(server, notice);
                     knowledge.notice(server, notice);

@@ -55,6 +55,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             Ok(Step::Answer(body, _)) => (served, Ok(body), None),
             Ok(Step::WhenDurable(body, lsn)) => (served, Ok(body), Some(lsn)),
             Ok(Step::Later) => return served.forget(),
+            // It may wait for what this client has open, who hears of the restart by the answer.
+            Err(Status::Busy) if self.clients.sessions.borrow().is_untold(header.request.client) => (served, Err(Status::Busy), None),
             Err(status) if may_wait(status) => match self.shell.park(Parked { peer, frame, served, status, until }) {
                 None => return,
                 Some(parked) => (parked.served, Err(status), None),

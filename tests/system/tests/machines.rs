@@ -16,8 +16,7 @@ const SECOND_NS: i64 = 1_000_000_000;
 
 /// Programs use the mount while `what` happens.
 fn while_used<T>(pair: &Pair, what: impl FnOnce() -> T) -> T {
-    let script =
-        r#"cd "$1"; while [ ! -e ../stop ]; do printf %9000s text > f; cat f > ../text; mv f g; rm g; done; rm ../stop; : > ../stopped"#;
+    let script = r#"cd "$1"; while [ ! -e ../stop ]; do printf %9000s text > f; cat f > ../text; mv f g; rm g; echo >> ../rounds; done; rm ../stop; : > ../stopped"#;
     ok(pair.client.on("sh").args(["-uc", &format!("( {script} ) > /dev/null 2>&1 &"), "sh"]).arg(pair.client.path("mnt")));
     let outcome = what();
     std::fs::write(pair.client.from_outside("stop"), "").expect("a mark");
@@ -96,7 +95,9 @@ fn a_way_that_is_longer_in_one_direction_makes_the_error_larger() {
     let pair = Pair::start("net-request:5ms");
     while_used(&pair, || {
         ok(&mut pair.weft(&["trace", "on"], &[]));
-        std::thread::sleep(Duration::from_millis(300));
+        let rounds = || std::fs::metadata(pair.client.from_outside("rounds")).map_or(0, |file| file.len());
+        let before = rounds();
+        wait_until("some rounds of the programs", PATIENCE, || rounds() >= before + 10);
         let off = ok(&mut pair.weft(&["trace", "off"], &["--json"]));
         let off: Value = serde_json::from_str(&off).expect("JSON");
         let files = off["nodes"].as_array().into_iter().flatten().flat_map(|node| node["files"].as_array().cloned().unwrap_or_default());

@@ -120,10 +120,10 @@ impl<R: Runtime> Client<R> {
         let mut opens: Vec<(Arc<OpenInode>, OpenOnWire)> =
             inodes.into_iter().filter_map(|inode| inode.reclaim().map(|open| (inode, open))).collect();
         self.inner.opens.have_told(opens.iter().map(|(inode, _)| &**inode));
-        if opens.is_empty() && !(with_locks && self.inner.locks.have_been_any()) {
+        // After a restart whoever may have kept others out is waited for, also with nothing open.
+        if opens.is_empty() && !with_locks {
             return;
         }
-        // Whoever has had locks is waited for, also with nothing open.
         loop {
             let mut locks = Vec::new();
             let mut count = 0;

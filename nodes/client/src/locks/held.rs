@@ -2,7 +2,7 @@
 //! messages are in `mod.rs`.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use weft_base::{ClientId, FastMap, Handle, ServerId};
@@ -16,7 +16,6 @@ pub(crate) struct Locks {
     files: Mutex<FastMap<Handle, FileLocks>>,
     /// How many files have locks, so that nobody else pays for them.
     count: AtomicUsize,
-    have_been_any: AtomicBool,
     /// How often each server began to be told what is held or not held, and how often that ended.
     told: Mutex<BTreeMap<ServerId, Begun>>,
     /// The number of the last wait.
@@ -59,14 +58,7 @@ pub(super) struct Owed {
 
 impl Locks {
     pub(crate) fn new(client: ClientId) -> Locks {
-        Locks {
-            client,
-            files: Mutex::default(),
-            count: AtomicUsize::new(0),
-            have_been_any: AtomicBool::new(false),
-            told: Mutex::default(),
-            waits: AtomicU64::new(0),
-        }
+        Locks { client, files: Mutex::default(), count: AtomicUsize::new(0), told: Mutex::default(), waits: AtomicU64::new(0) }
     }
 
     /// True if there are locks on any file.
@@ -101,11 +93,6 @@ impl Locks {
         told.iter().map(|held| held.lock).collect()
     }
 
-    /// True if there have been locks: servers may wait for this client after a restart.
-    pub(crate) fn have_been_any(&self) -> bool {
-        self.have_been_any.load(Ordering::Relaxed)
-    }
-
     /// A server begins to be told what is held or not held.
     pub(crate) fn telling(&self, server: ServerId) {
         self.told().entry(server).or_default().0 += 1;
@@ -123,7 +110,6 @@ impl Locks {
 
     /// A message about locks of an owner leaves; `kind` is what it wants, none to give back.
     pub(super) fn begin(&self, file: Handle, range: &Unlock, kind: Option<LockKind>) -> Begun {
-        self.have_been_any.store(true, Ordering::Relaxed);
         self.change(file, |locks| {
             let owner = (range.family, range.owner);
             if locks.is_running(owner.0, owner.1) && !locks.unclear.contains(&owner) {

@@ -54,10 +54,7 @@ impl<R: Runtime> Client<R> {
             let server = self.owner(flow, file).await?;
             let begun = locks.begin(file, &range, Some(lock.kind));
             let request = LockRequest { handle: file, lock, wait };
-            let answered = match is_awaited {
-                None => self.call(flow, server, &request).await,
-                Some(is_awaited) => self.ask_for_lock(flow, server, &request, is_awaited).await,
-            };
+            let answered = self.ask_for_lock(flow, server, &request, is_awaited).await;
             let is_outdated = locks.is_outdated(server, begun);
             let goes_on = match &answered {
                 Ok(reply) if reply.outcome == LockOutcome::Granted && !is_outdated => {
@@ -98,27 +95,34 @@ impl<R: Runtime> Client<R> {
         }
     }
 
-    /// One message of an operation that ends by then. A server that has restarted grants no locks
-    /// before it was told what is held, which happens between messages: so none takes long.
+    /// One message of an operation that ends by then. A server that has restarted may forget that
+    /// it waits there: so none takes long.
     fn flow_of_lock(&self, operation: &'static str, file: Handle, ends: Nanos) -> Flow {
         let flow = self.flow(operation, file);
         Flow { deadline: flow.deadline.min(ends).min(self.rt().now() + MESSAGE_NS), ..flow }
     }
 
-    /// One request that waits at the server. If the program does not wait any more, the server is
-    /// told, and answers.
-    async fn ask_for_lock(&self, flow: Flow, server: ServerId, request: &LockRequest, is_awaited: &IsAwaited<'_>) -> Result<LockReply> {
+    /// One request, which may wait at the server. If the program does not wait any more, the server
+    /// is told, and answers. A server that has restarted answers that it is busy until it has been
+    /// told what this client has.
+    async fn ask_for_lock(
+        &self,
+        flow: Flow,
+        server: ServerId,
+        request: &LockRequest,
+        is_awaited: Option<&IsAwaited<'_>>,
+    ) -> Result<LockReply> {
         let mut asked = pin!(self.call(flow, server, request));
         let mut is_withdrawn = false;
         loop {
             let look = self.rt().sleep_until(self.rt().now() + LOOK_NS);
             match race(&mut asked, look).await {
                 Either::First(answered) => return answered,
-                Either::Second(()) if !is_withdrawn && !is_awaited() => {
+                Either::Second(()) if !is_withdrawn && is_awaited.is_some_and(|is_awaited| !is_awaited()) => {
                     is_withdrawn = true;
                     self.withdraw(flow, server, request.handle, request.wait).await;
                 }
-                Either::Second(()) => {}
+                Either::Second(()) => self.reclaim_if_restarted(flow.deadline).await,
             }
         }
     }

@@ -160,8 +160,13 @@ impl<R: Runtime> Client<R> {
         if self.map_is_old() {
             Box::pin(self.learn_map(flow, server)).await;
         }
+        self.reclaim_if_restarted(flow.deadline).await;
+    }
+
+    /// [`Client::reclaim`], if there is a server for it.
+    pub(crate) async fn reclaim_if_restarted(&self, deadline: Nanos) {
         if self.inner.servers.caller.has_restarted() {
-            Box::pin(self.reclaim(flow.deadline)).await;
+            Box::pin(self.reclaim(deadline)).await;
         }
     }
 }

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use weft_base::{Handle, Payload, ROOT_HANDLE, SECOND, ServerId, Status};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::Rights;
-use weft_wire::ops::{Op, ServerInfo};
+use weft_wire::ops::{Family, Lock, LockKind, LockOutcome, Op, ServerInfo};
 
-use super::world::{Fate, META0, META1, ROOT, World, create};
+use super::world::{BOTH, Fate, META0, META1, ROOT, World, create};
 use crate::{Client, CreateOptions, OpenFile};
 
 #[test]
@@ -131,4 +131,23 @@ fn several_calls_share_the_deadline_of_one_operation() {
     let again = world.now();
     world.run(client.getattr(ROOT_HANDLE)).expect_err("nobody answers");
     assert!(world.now().since(again) > 20 * SECOND, "the next operation has its own");
+}
+
+/// A server that has restarted waits for those who had files open for writing, and these may have
+/// nothing open by now.
+#[test]
+fn who_has_closed_what_it_wrote_keeps_nobody_from_locks_after_a_restart() {
+    let world = World::new(1, 1, 1 << 20);
+    let (writer, other) = (world.client(1), world.client(2));
+    let file = create(&world, &writer, "file");
+    let handle = file.handle();
+    world.run(writer.close(file)).expect("it is closed");
+    let (_, file) = world.run(other.open(&ROOT, handle, BOTH, false)).expect("it opens");
+    world.restart(META0);
+    let begin = world.now();
+    world.run(writer.getattr(ROOT_HANDLE)).expect("it answers");
+    let lock = Lock { family: Family::Flock, owner: 1, kind: LockKind::Exclusive, start: 0, end: u64::MAX, process: 1, file: 1 };
+    let reply = world.run(other.lock(file.handle(), lock, None)).expect("all have told what they have");
+    assert_eq!(reply.outcome, LockOutcome::Granted);
+    assert!(world.now().since(begin) < SECOND, "{} ns", world.now().since(begin));
 }

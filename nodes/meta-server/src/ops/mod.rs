@@ -180,6 +180,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         self.reclaim_locks(client, request.locks.as_deref().unwrap_or_default());
         if request.goes_on != Some(true) {
             self.clients.sessions.borrow_mut().told(client);
+            if self.shell.has_parked() {
+                // Others may have waited for that.
+                self.shell.release();
+            }
         }
         let body = ().to_bytes();
         self.state.borrow_mut().remember(header.request, header.finished_below(), Ok(body.clone()));

@@ -33,11 +33,13 @@ fn a_restarted_server_is_told_what_is_open() {
     world.grace_is_over();
     assert!(world.is_written(file.handle()));
     world.run(client.close(file)).expect("it closes");
-    // With nothing open there is nothing to say.
+    // Whoever may have had something open is waited for, so it says that there is nothing.
     world.take_sent();
     world.restart(META0);
     world.run(client.getattr(ROOT_HANDLE)).expect("the server answers");
-    assert_eq!(world.take_sent(), [(META0, Op::GetAttr)]);
+    let sent = world.take_messages();
+    assert_eq!(sent.iter().map(|sent| sent.request.op()).collect::<Vec<_>>(), [Op::GetAttr, Op::Reclaim]);
+    assert!(matches!(&sent[1].request, Request::Reclaim(told) if told.opens.is_empty() && told.goes_on.is_none()));
 }
 
 #[test]
@@ -63,7 +65,7 @@ fn an_open_that_a_restart_made_the_server_forget_is_done_again() {
     assert!(created);
     let ops: Vec<Op> = world.take_sent().into_iter().map(|(_, op)| op).collect();
     // The connection broke under the second attempt, and until the grace is over others may write.
-    assert_eq!(ops, [Op::GetAttr, Op::Create, Op::Create, Op::Create, Op::Open, Op::ObjectStat]);
+    assert_eq!(ops, [Op::GetAttr, Op::Create, Op::Create, Op::Create, Op::Reclaim, Op::Open, Op::ObjectStat]);
     world.grace_is_over();
     assert!(world.is_written(file.handle()));
 }
