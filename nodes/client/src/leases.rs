@@ -39,6 +39,8 @@ impl<R: Runtime> Client<R> {
         let outcome = self.inner.servers.ask_for_notices(server, &request, asked + ANSWER_NS).await;
         match outcome {
             Ok(reply) => {
+                // Who only listens says what it has, too: others wait for that.
+                self.reclaim_if_restarted(self.rt().now() + ANSWER_NS).await;
                 let term_ns = u64::from(reply.term_ms) * MILLISECOND;
                 let everything = LeaseNotice::Everything {};
                 let told = if reply.session == session { Vec::new() } else { knowledge.told_under(server, &everything) };
@@ -51,8 +53,6 @@ impl<R: Runtime> Client<R> {
                         self.tell_opens(server, false, self.rt().now() + ANSWER_NS).await;
                     }
                 }
-                // Who only listens says what it has, too: others wait for that.
-                self.reclaim_if_restarted(self.rt().now() + ANSWER_NS).await;
                 for notice in &reply.notices {
                     let told = knowledge.told_under(server, notice);
                     knowledge.notice(server, notice);

@@ -23,6 +23,17 @@ impl Leased {
         true
     }
 
+    /// Nothing that the server has told is believed before it answers that the session goes on.
+    /// What was told above is to be forgotten there if it does not: so the session, and what was
+    /// told in it, stay known.
+    pub fn doubt(&self, server: ServerId) {
+        let mut inner = self.lock();
+        if let Some(session) = inner.sessions.get_mut(&server) {
+            session.until = Nanos(0);
+        }
+        self.log(&mut inner, Ended::Server(server));
+    }
+
     /// The session in which this client goes on to hear what the server has to say.
     pub fn is_heard_in(&self, server: ServerId, now: Nanos) -> Option<u32> {
         self.lock().sessions.get(&server).filter(|session| now < session.until).map(|session| session.number)
