@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use weft_base::{Attr, Credentials, Handle, Nanos, ROOT_HANDLE, SECOND, Status};
-use weft_client::{FsStats, RenameFlags, Result, SetAttr};
+use weft_client::{Fallocate, FsStats, RenameFlags, Result, SetAttr};
 use weft_posix::{Caching, CallingThread, Gateway, InodeNumber, Listed, OpenHow, Opened, Options, Posix, Shown, WriteHow};
 use weft_rt::{Bulk, Runtime};
 use weft_rt_sim::{NodeId, Sim, SimRt};
@@ -290,10 +290,46 @@ impl Mount {
     pub async fn write(&self, caller: &CallingThread, open: Open, offset: u64, data: &[u8], append: bool) -> Result<()> {
         let how = WriteHow { append, ..WriteHow::default() };
         let written = self.posix.write(&caller.who, open.opened.number, offset, Bulk::Slices(vec![data]), how).await;
-        let mut believed = self.above.0.borrow_mut();
-        believed.attrs.remove(&open.node);
-        believed.pages.remove(&open.node);
+        self.has_written(open.node);
         written
+    }
+
+    /// Makes a file without a name.
+    ///
+    /// # Errors
+    /// Those of the layer.
+    pub async fn create_unnamed(&self, caller: &CallingThread, dir: InodeNumber, mode: u32) -> Result<Open> {
+        let forgotten = self.forgotten();
+        let (shown, opened) = self.posix.create_unnamed(caller, dir, mode, how(Rights::READ.with(Rights::WRITE))).await?;
+        self.hear(&shown, forgotten);
+        Ok(Open { node: shown.node, opened })
+    }
+
+    /// Makes room in an open file, or a hole: so many bytes from `start` on.
+    ///
+    /// # Errors
+    /// Those of the layer.
+    pub async fn allocate(&self, caller: &CallingThread, open: Open, (start, bytes): (usize, usize), how: Fallocate) -> Result<()> {
+        let allocated = self.posix.fallocate(&caller.who, open.opened.number, start as u64, bytes as u64, how).await;
+        self.has_written(open.node);
+        allocated
+    }
+
+    /// Copies bytes between open files; returns how many.
+    ///
+    /// # Errors
+    /// Those of the layer.
+    pub async fn copy(&self, caller: &CallingThread, from: (Open, usize), to: (Open, usize), bytes: usize) -> Result<usize> {
+        let [from, to_file] = [from, to].map(|(open, offset)| (open.opened.number, offset as u64));
+        let copied = self.posix.copy(&caller.who, from, to_file, bytes as u64).await;
+        self.has_written(to.0.node);
+        copied.map(|bytes| bytes as usize)
+    }
+
+    fn has_written(&self, node: InodeNumber) {
+        let mut believed = self.above.0.borrow_mut();
+        believed.attrs.remove(&node);
+        believed.pages.remove(&node);
     }
 
     /// Lists a directory as programs do, in calls with room for so many entries.

@@ -86,6 +86,9 @@ impl Turn<'_> {
                 assert_eq!((attr.kind, attr.permissions(), attr.nlink, attr.size), expected, "{}", place());
                 is.mtime.into_iter().for_each(|mtime| assert_eq!(attr.mtime, mtime, "time of {}", place()));
                 let bytes = self.mount.read(file).await.expect("it is read");
+                if self.tree.does_all && self.random(4) == 0 {
+                    self.check_xattrs(node, is, &place()).await;
+                }
                 self.close(file).await;
                 let differs = bytes.iter().zip(&is.bytes).position(|(seen, is)| seen != is);
                 assert_eq!((bytes.len(), differs), (is.bytes.len(), None), "{}", place());

@@ -14,6 +14,7 @@ use model::Tree;
 
 mod checks;
 mod model;
+mod rarer;
 mod steps;
 
 /// Turns of one tree.
@@ -80,7 +81,7 @@ pub fn run(seed: u64) {
     });
     let trees = [("a", "a"), ("b", "b"), ("both", "c"), ("both", "d")];
     let flows = (0..).zip(trees).map(|(number, (name, prefix))| {
-        let (mounts, tree) = (world.mounts.clone(), Tree::new(name.to_string(), prefix, is_calm));
+        let (mounts, tree) = (world.mounts.clone(), Tree { is_calm, does_all: seed % 4 != 1, ..Tree::new(name.to_string(), prefix) });
         world.sim.spawn_on(mounts[number as usize % 2].node, move |_| take_turns(mounts, number, tree))
     });
     let mut trees = world.run(flows.collect());

@@ -32,6 +32,8 @@ pub struct File {
     pub mode: u32,
     pub mtime: Option<WallTime>,
     pub links: u32,
+    /// Extended attributes.
+    pub xattrs: BTreeMap<String, Vec<u8>>,
 }
 
 /// What a tree should be.
@@ -43,6 +45,8 @@ pub struct Tree {
     pub is_shared: bool,
     /// All servers answer.
     pub is_calm: bool,
+    /// What programs do less often is done, too.
+    pub does_all: bool,
     pub dirs: BTreeMap<Id, Dir>,
     pub files: BTreeMap<Id, File>,
     /// Files that are open somewhere, and perhaps without a name.
@@ -59,10 +63,11 @@ pub struct HeldOpen {
 }
 
 impl Tree {
-    pub fn new(name: String, prefix: &'static str, is_calm: bool) -> Tree {
+    pub fn new(name: String, prefix: &'static str) -> Tree {
         let top = Dir { place: (TOP, name.clone()), mode: 0o755, mtime: None, entries: BTreeMap::new() };
         let is_shared = name == "both";
-        Tree { name, prefix, is_shared, is_calm, dirs: BTreeMap::from([(TOP, top)]), files: BTreeMap::new(), held: Vec::new(), next: 1 }
+        let dirs = BTreeMap::from([(TOP, top)]);
+        Tree { name, prefix, is_shared, is_calm: true, does_all: true, dirs, files: BTreeMap::new(), held: Vec::new(), next: 1 }
     }
 
     pub fn fresh(&mut self) -> Id {
@@ -72,6 +77,10 @@ impl Tree {
 
     pub fn dir(&mut self, dir: Id) -> &mut Dir {
         self.dirs.get_mut(&dir).expect("it is there")
+    }
+
+    pub fn file(&mut self, file: Id) -> &mut File {
+        self.files.get_mut(&file).expect("it has a name")
     }
 
     pub fn entry(&self, dir: Id, name: &str) -> Option<Entry> {
@@ -93,7 +102,7 @@ impl Tree {
         match entry {
             Some(Entry::Dir(dir)) => drop(self.dirs.remove(&dir)),
             Some(Entry::File(file)) => {
-                let is = self.files.get_mut(&file).expect("it has a name");
+                let is = self.file(file);
                 is.links -= 1;
                 if is.links == 0 && self.held.iter().all(|held| held.file != file) {
                     self.files.remove(&file);
@@ -126,6 +135,21 @@ impl Tree {
 }
 
 impl File {
+    /// One that has just been made.
+    pub fn new(bytes: Vec<u8>) -> File {
+        File { bytes, mode: 0o644, mtime: None, links: 1, xattrs: BTreeMap::new() }
+    }
+
+    /// Bytes are written there.
+    pub fn write(&mut self, offset: usize, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.mtime = None;
+        self.bytes.resize(self.bytes.len().max(offset + bytes.len()), 0);
+        self.bytes[offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+
     pub fn set(&mut self, change: &SetAttr) {
         self.mode = change.mode.unwrap_or(self.mode);
         self.mtime = change.mtime.as_ref().and_then(|time| time.at).or(self.mtime);

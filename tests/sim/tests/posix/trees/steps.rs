@@ -32,7 +32,7 @@ pub async fn twice<T>(act: impl AsyncFn(bool) -> Result<T>) -> Result<T> {
 }
 
 impl Turn<'_> {
-    fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         let most = [1, 300, 5000, 20_000, 70_000, 100_000][self.random(24).min(5) as usize];
         let (bytes, byte) = (self.random(most), self.random(255) as u8 + 1);
         vec![byte; bytes as usize]
@@ -43,7 +43,7 @@ impl Turn<'_> {
         *self.tree.dirs.keys().nth(number as usize).expect("so many")
     }
 
-    fn any_name(&self) -> (Id, String) {
+    pub(super) fn any_name(&self) -> (Id, String) {
         (self.any_dir(), format!("{}{}", self.tree.prefix, self.random(NAMES)))
     }
 
@@ -84,7 +84,7 @@ impl Turn<'_> {
 
     /// Does something with what a name leads to; who wants to write to it may have to wait for the
     /// other mount.
-    async fn patiently<T>(&self, dir: Id, name: &str, act: impl AsyncFn(bool) -> Result<T>) -> T {
+    pub(super) async fn patiently<T>(&self, dir: Id, name: &str, act: impl AsyncFn(bool) -> Result<T>) -> T {
         for _ in 0..30 {
             match twice(&act).await {
                 Err(error) if matches!(error.status, Status::Busy | Status::SharedAppend) => self.pause().await,
@@ -99,7 +99,7 @@ impl Turn<'_> {
         rt.sleep_until(rt.now() + 100 * MILLISECOND).await;
     }
 
-    async fn write(&self, file: Open, offset: usize, bytes: &[u8], append: bool) {
+    pub(super) async fn write(&self, file: Open, offset: usize, bytes: &[u8], append: bool) {
         self.mount.write(&self.who, file, offset as u64, bytes, append).await.expect("it is written");
     }
 
@@ -119,6 +119,7 @@ impl Turn<'_> {
     pub(super) async fn step(&mut self) {
         let objects = self.tree.dirs.len() + self.tree.files.len();
         match self.random(100) {
+            _ if self.tree.does_all && self.random(7) == 0 => self.step_rarely().await,
             0..25 if objects < OBJECTS_MAX => self.make_file().await,
             25..35 if objects < OBJECTS_MAX => self.make_dir().await,
             35..47 => self.write_again().await,
@@ -161,12 +162,11 @@ impl Turn<'_> {
         });
         let (node, file) = made.await.unwrap_or_else(|error| panic!("{error}: {first} in {:?}", self.tree.path(dir)));
         let bytes = self.bytes();
-        let mut model = File { bytes: Vec::new(), mode: 0o644, mtime: None, links: 1 };
         let parts = 1 + self.random(3) as usize;
         for (number, part) in bytes.chunks(bytes.len().div_ceil(parts).max(1)).enumerate() {
             self.write(file, number * bytes.len().div_ceil(parts), part, false).await;
         }
-        model.bytes = bytes;
+        let mut model = File::new(bytes);
         if self.random(2) == 0 {
             let change = self.some_change();
             let is_closed = self.random(2) == 0;
@@ -245,19 +245,15 @@ impl Turn<'_> {
                 self.close(file).await;
             }
         }
-        let file = self.tree.files.get_mut(&id).expect("it has a name");
-        if kind == 3 || kind == 0 || !bytes.is_empty() {
-            file.mtime = None;
-        }
+        let file = self.tree.file(id);
         match kind {
-            0 => file.bytes = bytes,
-            2 => file.bytes.extend(bytes),
-            3 => file.bytes.truncate(offset),
-            _ if bytes.is_empty() => {}
-            _ => {
-                file.bytes.resize(file.bytes.len().max(offset + bytes.len()), 0);
-                file.bytes[offset..offset + bytes.len()].copy_from_slice(&bytes);
+            0 => (file.bytes, file.mtime) = (bytes, None),
+            2 => file.write(size, &bytes),
+            3 => {
+                file.bytes.truncate(offset);
+                file.mtime = None;
             }
+            _ => file.write(offset, &bytes),
         }
     }
 
@@ -266,7 +262,7 @@ impl Turn<'_> {
         if self.random(2) == 0 {
             let Some((dir, name, id)) = self.any_file() else { return };
             self.set(dir, &name, &change).await;
-            return self.tree.files.get_mut(&id).expect("it has a name").set(&change);
+            return self.tree.file(id).set(&change);
         }
         let id = self.any_dir();
         if id == TOP {
@@ -301,7 +297,7 @@ impl Turn<'_> {
         made.await.unwrap_or_else(|error| panic!("{error}: {name} in {:?} for {file:?}", self.tree.path(dir)));
         let entry = match file {
             Some((_, _, id)) => {
-                self.tree.files.get_mut(&id).expect("it has a name").links += 1;
+                self.tree.file(id).links += 1;
                 Entry::File(id)
             }
             None => Entry::Symlink(id),
