@@ -1,5 +1,6 @@
 //! Files that something is due to, by the flags of their inodes: found without a walk over all.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use weft_base::Handle;
@@ -38,6 +39,9 @@ pub(crate) struct Flagged {
     /// Files that were being written when this server ended, until clients have had the time to
     /// tell that they write to them: one that has not told yet may, whatever is known of the size.
     pub(crate) unclaimed: BTreeSet<Handle>,
+    /// Files of which clients were sent to the data servers because a power cut may have taken the
+    /// open of a writer, or its close: what they have seen there shall stay. Volatile.
+    pub(crate) shown_elsewhere: RefCell<BTreeSet<Handle>>,
 }
 
 impl Flagged {
@@ -58,9 +62,10 @@ impl Flagged {
 
     /// The inode with these flags is gone.
     pub(crate) fn gone(&mut self, handle: Handle, flags: Flags) {
+        self.uncertain.remove(&handle);
+        self.shown_elsewhere.get_mut().remove(&handle);
         if flags != Flags::default() {
             self.note(handle, Flags::default());
-            self.uncertain.remove(&handle);
             self.unclaimed.remove(&handle);
         }
     }
@@ -75,6 +80,7 @@ impl Flagged {
     pub(crate) fn all_are_claimed(&mut self) {
         let unclaimed = std::mem::take(&mut self.unclaimed);
         self.uncertain.extend(unclaimed.intersection(&self.writing));
+        self.uncertain.append(self.shown_elsewhere.get_mut());
         self.doubts += 1;
     }
 }

@@ -165,6 +165,17 @@ impl State {
         self.opens.grace == Grace::Lost && may_have_been() || self.has_lost_writers(handle)
     }
 
+    /// True if a power cut may have taken the open of a writer of this file, or its close: who asks
+    /// is sent to the data servers, and what these have is settled as soon as clients have told
+    /// what they have open.
+    pub(crate) fn shows_what_may_be_lost(&self, handle: Handle) -> bool {
+        let is_shown = self.may_be_written(handle);
+        if is_shown {
+            self.flagged.shown_elsewhere.borrow_mut().insert(handle);
+        }
+        is_shown
+    }
+
     /// True if somebody was writing to the file of whom nothing is known.
     pub fn has_lost_writers(&self, handle: Handle) -> bool {
         self.is_uncertain(handle) || self.flagged.unclaimed.contains(&handle)

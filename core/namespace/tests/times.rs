@@ -6,7 +6,7 @@ mod common;
 use bytes::Bytes;
 use common::*;
 use weft_base::{ClientId, Credentials, DataTime, Handle, RequestId, Status, WallTime};
-use weft_namespace::{InodeFlags, Record, SizePlan, State};
+use weft_namespace::{Change, DataState, InodeFlags, Record, SizePlan, State};
 use weft_wire::ops::*;
 use weft_wire::{Rights, Wire};
 
@@ -84,6 +84,36 @@ fn after_a_restart_whoever_has_not_told_yet_may_be_writing() {
     assert!(flags(&m).has(InodeFlags::TOLD), "its data servers must be told");
     m.state.end_grace();
     assert_eq!(m.state.uncertain_files(), [file], "it has not told, so it is gone");
+}
+
+/// A power cut may have taken the close of a writer, or even its open. Who was sent to the data
+/// servers has seen what they have: it is settled, and does not go again when clients have told.
+#[test]
+fn what_was_shown_of_a_file_after_a_power_cut_stays() {
+    let mut m = Machine::new();
+    let [shown, removed, quiet] = ["shown", "removed", "quiet"].map(|name| m.create(TOP, name).unwrap());
+    m.state.begin_grace(true);
+    for file in [shown, removed] {
+        assert!(m.look(|state, cx| state.getattr(cx, file)).unwrap().ask_data.is_some());
+    }
+    m.unlink(TOP, "removed").unwrap();
+    m.state.end_grace();
+    m.change(|_, _, record| {
+        record.changes.push(Change::DeleteInode { handle: removed });
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(m.state.uncertain_files(), [shown]);
+    assert!(m.look(|state, cx| state.getattr(cx, quiet)).unwrap().ask_data.is_none());
+    assert!(m.look(|state, cx| state.getattr(cx, shown)).unwrap().ask_data.is_some(), "until that is done");
+    let told = DataState { size: 70, allocated_bytes: 70, mtime: at(0, 5000), truncate_epoch: 0 };
+    m.change(|state, _, record| {
+        state.prepare_sizes(shown, &told, record);
+        Ok(())
+    })
+    .unwrap();
+    m.state.made_certain(shown);
+    assert_eq!((m.attr(shown).size, m.state.uncertain_files().len()), (70, 0));
 }
 
 #[test]

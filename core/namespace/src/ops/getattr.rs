@@ -26,7 +26,8 @@ impl State {
     /// The attributes, and how to ask the data servers where they know better.
     pub fn file_state(&self, cx: &RequestContext<'_>, handle: Handle, inode: &Inode) -> FileState {
         let attr = self.attr(handle, inode);
-        let elsewhere = inode.kind == FileKind::File && (self.opens.has_writer(handle, Some(cx.client)) || self.may_be_written(handle));
+        let is_written = || self.opens.has_writer(handle, Some(cx.client)) || self.has_lost_writers(handle);
+        let elsewhere = inode.kind == FileKind::File && (is_written() || self.shows_what_may_be_lost(handle));
         // How much of its holes is filled while it is written only its data servers know.
         let is_filled = inode.hole_bytes() > 0 && self.opens.has_writer(handle, None);
         let is_classic = inode.flags.has(InodeFlags::CLASSIC);
