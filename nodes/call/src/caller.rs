@@ -42,6 +42,8 @@ pub struct Caller<R> {
     peers: RwLock<BTreeMap<ServerId, Arc<Peer>>>,
     /// Some peer's `restarted` is set: saves every request a look at all peers.
     any_restarted: AtomicBool,
+    /// How often servers were found to have restarted.
+    restarts: AtomicU32,
     /// The newest epoch of the cluster map of which a server has told.
     newest_map: AtomicU32,
     /// The objects of which servers have told, for a limited key.
@@ -85,6 +87,7 @@ impl<R: Runtime> Caller<R> {
             incarnation,
             peers: RwLock::default(),
             any_restarted: AtomicBool::new(false),
+            restarts: AtomicU32::new(0),
             newest_map: AtomicU32::new(0),
             told: ToldHandles::default(),
         }
@@ -262,6 +265,11 @@ impl<R: Runtime> Caller<R> {
         self.any_restarted.load(Ordering::Relaxed)
     }
 
+    /// How often servers were found to have restarted. Costs one load.
+    pub fn restarts(&self) -> u32 {
+        self.restarts.load(Ordering::Acquire)
+    }
+
     /// The newest epoch of the cluster map of which a server has told with a reply; 0: none. Costs
     /// one load.
     pub fn newest_map(&self) -> u32 {
@@ -313,7 +321,11 @@ impl<R: Runtime> Caller<R> {
         state.stats.bytes += bytes + 2 * HEADER_BYTES as u64;
         state.broken |= broken && state.boot.is_some();
         let Some(boot) = boot else { return };
-        if state.boot.replace(boot).is_some_and(|before| before != boot) || state.broken {
+        let has_restarted = state.boot.replace(boot).is_some_and(|before| before != boot);
+        if has_restarted {
+            self.restarts.fetch_add(1, Ordering::AcqRel);
+        }
+        if has_restarted || state.broken {
             (state.restarted, state.broken) = (true, false);
             self.any_restarted.store(true, Ordering::Relaxed);
         }

@@ -9,7 +9,7 @@ use weft_client::OpenFile;
 use weft_wire::Rights;
 
 use crate::ahead::Ahead;
-use crate::pages::{Version, version_of};
+use crate::pages::Version;
 
 /// How a file shall be opened.
 #[derive(Clone, Copy, Debug)]
@@ -110,11 +110,17 @@ pub(crate) struct Description {
 
 impl Description {
     /// Of a file that had these attributes when it was opened.
-    pub fn new(attr: &Attr, file: Arc<OpenFile>, caching: Caching, stable: Stable, is_atime_due: bool) -> Description {
+    pub fn new(
+        attr: &Attr,
+        file: Arc<OpenFile>,
+        (caching, pages): (Caching, Option<Version>),
+        stable: Stable,
+        is_atime_due: bool,
+    ) -> Description {
         Description {
             file,
             cached: caching != Caching::Direct,
-            pages: (caching == Caching::Anew).then(|| version_of(attr)),
+            pages,
             is_noted: AtomicBool::new(false),
             is_atime_due,
             stable,

@@ -10,6 +10,7 @@ use weft_wire::Rights;
 use crate::description::{Caching, Description, OpenHow, Opened, Stable};
 use crate::gateway::Gateway;
 use crate::node::{CallingThread, InodeNumber, Shown};
+use crate::pages::version_of;
 use crate::posix::Posix;
 use crate::walks::Second;
 
@@ -250,7 +251,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let is_written = file.rights().contains(Rights::WRITE) || file.others_write();
         match is_written || how.direct || attr.size >= self.options.direct_from_bytes {
             true => Caching::Direct,
-            false if self.pages.are_of(attr) => Caching::Keep,
+            false if self.pages.are_of(attr.handle, version_of(attr, self.client.restarts())) => Caching::Keep,
             false => Caching::Anew,
         }
     }
@@ -282,7 +283,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
 
     fn add_file(&self, attr: &Attr, file: Arc<OpenFile>, caching: Caching, stable: Stable) -> u64 {
         let is_atime_due = self.options.sets_atime && self.is_atime_due(attr);
-        self.files.add(Arc::new(Description::new(attr, file, caching, stable, is_atime_due)))
+        let pages = (caching == Caching::Anew).then(|| version_of(attr, self.client.restarts()));
+        self.files.add(Arc::new(Description::new(attr, file, (caching, pages), stable, is_atime_due)))
     }
 
     /// True if a read of a file with these attributes sets the time of its last access; servers

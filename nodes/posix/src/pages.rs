@@ -10,12 +10,13 @@ use crate::ahead::Budget;
 /// Versions remembered; beyond that, all are forgotten, which costs rereading only.
 const VERSIONS_MAX: usize = 65_536;
 
-/// What the data of a file is known by: the version of its inode, and its size in bytes.
-pub(crate) type Version = (u64, u64);
+/// What the data of a file is known by: the version of its inode, its size in bytes, and how often
+/// servers had restarted ([`weft_client::Client::restarts`]). A power cut may set the version back.
+pub(crate) type Version = (u64, u64, u32);
 
-/// The version of a file with these attributes.
-pub(crate) fn version_of(attr: &Attr) -> Version {
-    (attr.version, attr.size)
+/// The version of a file with these attributes after so many restarts of servers.
+pub(crate) fn version_of(attr: &Attr, restarts: u32) -> Version {
+    (attr.version, attr.size, restarts)
 }
 
 /// What is kept of the data of files.
@@ -28,9 +29,9 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// True if the pages are from a file with these attributes.
-    pub fn are_of(&self, attr: &Attr) -> bool {
-        self.lock().get(&attr.handle) == Some(&version_of(attr))
+    /// True if the pages are from this version.
+    pub fn are_of(&self, file: Handle, version: Version) -> bool {
+        self.lock().get(&file) == Some(&version)
     }
 
     /// The pages are from this version from now on.

@@ -75,6 +75,11 @@ impl<R: Runtime> Client<R> {
         self.inner.servers.caller.boots()
     }
 
+    /// How often servers were found to have restarted.
+    pub fn restarts(&self) -> u32 {
+        self.inner.servers.caller.restarts()
+    }
+
     /// The metadata server that owns `handle`. Whoever has told of the handle may know a server
     /// that has joined since this client learned its map.
     pub(crate) async fn owner(&self, flow: Flow, handle: Handle) -> Result<ServerId> {
