@@ -46,8 +46,7 @@ impl Turn<'_> {
             Ok((attr, self.mount.list(&self.who, node, with_attrs, room).await?))
         });
         let (attr, listed) = listed.await.unwrap_or_else(|error| panic!("{error}: {:?}", self.tree.path(dir)));
-        let is_mine = |name: &String| name.trim_start_matches('.').starts_with(self.tree.prefix);
-        let mut listed: Vec<String> = listed.into_iter().filter(is_mine).collect();
+        let mut listed: Vec<String> = listed.into_iter().filter(|name| self.tree.is_mine(name)).collect();
         listed.sort_unstable();
         let is = &self.tree.dirs[&dir];
         let path = self.tree.path(dir);

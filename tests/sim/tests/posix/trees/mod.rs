@@ -13,6 +13,8 @@ use super::{ROOT, World, seeds_of};
 use model::Tree;
 
 mod checks;
+#[expect(clippy::await_holding_refcell_ref, reason = "one flow at a time has a tree")]
+mod deaths;
 mod model;
 mod rarer;
 mod steps;

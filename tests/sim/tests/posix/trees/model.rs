@@ -1,9 +1,11 @@
 //! What a tree should be.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weft_base::WallTime;
 use weft_client::SetAttr;
+use weft_posix::InodeNumber;
 use weft_rt_sim::NodeId;
 use weft_sim_tests::mount::Open;
 
@@ -37,7 +39,7 @@ pub struct File {
 }
 
 /// What a tree should be.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Tree {
     pub name: String,
     /// How its names begin: trees may share the directory at their top.
@@ -52,6 +54,22 @@ pub struct Tree {
     /// Files that are open somewhere, and perhaps without a name.
     pub held: Vec<HeldOpen>,
     pub next: Id,
+    /// Directories and files, as mounts know them.
+    pub nodes: BTreeMap<InodeNumber, Id>,
+    /// What was chosen to be changed, or looked at.
+    pub picked: RefCell<Picked>,
+    /// What was there when nothing had been changed for a while.
+    pub rested: BTreeSet<Id>,
+}
+
+/// What may have changed.
+#[derive(Debug, Default)]
+pub struct Picked {
+    pub names: BTreeSet<(Id, String)>,
+    pub dirs: BTreeSet<Id>,
+    pub files: BTreeSet<Id>,
+    /// Objects that may have lost a name for good.
+    pub losable: BTreeSet<Id>,
 }
 
 /// A file that stays open through one of the mounts.
@@ -67,12 +85,41 @@ impl Tree {
         let top = Dir { place: (TOP, name.clone()), mode: 0o755, mtime: None, entries: BTreeMap::new() };
         let is_shared = name == "both";
         let dirs = BTreeMap::from([(TOP, top)]);
-        Tree { name, prefix, is_shared, is_calm: true, does_all: true, dirs, files: BTreeMap::new(), held: Vec::new(), next: 1 }
+        Tree { name, prefix, is_shared, is_calm: true, does_all: true, next: 1, dirs, ..Tree::default() }
     }
 
     pub fn fresh(&mut self) -> Id {
         self.next += 1;
         self.next - 1
+    }
+
+    /// Nothing has been changed for a while.
+    pub fn rests(&mut self) {
+        self.picked.take();
+        self.rested = self.dirs.keys().chain(self.files.keys()).copied().collect();
+    }
+
+    /// True if this is a name of this tree, and not of another one in the same directory.
+    pub fn is_mine(&self, name: &str) -> bool {
+        name.trim_start_matches('.').starts_with(self.prefix)
+    }
+
+    /// A new object.
+    pub fn add(&mut self, node: InodeNumber) -> Id {
+        let id = self.fresh();
+        self.nodes.insert(node, id);
+        id
+    }
+
+    pub fn pick_name(&self, dir: Id, name: &str) {
+        self.picked.borrow_mut().names.insert((dir, name.to_string()));
+    }
+
+    /// What the name leads to may lose it.
+    pub fn may_lose(&self, entry: Option<Entry>) {
+        if let Some(Entry::Dir(id) | Entry::File(id) | Entry::Symlink(id)) = entry {
+            self.picked.borrow_mut().losable.insert(id);
+        }
     }
 
     pub fn dir(&mut self, dir: Id) -> &mut Dir {

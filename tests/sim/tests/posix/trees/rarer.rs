@@ -45,7 +45,7 @@ impl Turn<'_> {
         if !is_closed_first {
             let linked = self.mount.posix.link(&self.who.who, file.node, node, name.as_bytes());
             self.mount.make(node, &name, linked).await.unwrap_or_else(|error| panic!("{error}: {name} in {:?}", self.tree.path(dir)));
-            let id = self.tree.fresh();
+            let id = self.tree.add(file.node);
             self.tree.files.insert(id, File::new(bytes));
             self.tree.lead(dir, &name, Some(Entry::File(id)));
         }

@@ -23,6 +23,11 @@ fn at(seconds: u64) -> WallTime {
     WallTime((seconds * SECOND) as i64)
 }
 
+/// The name of a file that is being made.
+fn temporary(name: &str) -> String {
+    format!(".{name}.tmp")
+}
+
 /// As kernels do: a second time, by a new walk, if the first one met what is not there any more.
 pub async fn twice<T>(act: impl AsyncFn(bool) -> Result<T>) -> Result<T> {
     match act(false).await {
@@ -40,11 +45,16 @@ impl Turn<'_> {
 
     pub(super) fn any_dir(&self) -> Id {
         let number = self.random(self.tree.dirs.len() as u64);
-        *self.tree.dirs.keys().nth(number as usize).expect("so many")
+        let dir = *self.tree.dirs.keys().nth(number as usize).expect("so many");
+        self.tree.picked.borrow_mut().dirs.insert(dir);
+        dir
     }
 
     pub(super) fn any_name(&self) -> (Id, String) {
-        (self.any_dir(), format!("{}{}", self.tree.prefix, self.random(NAMES)))
+        let (dir, name) = (self.any_dir(), format!("{}{}", self.tree.prefix, self.random(NAMES)));
+        self.tree.pick_name(dir, &name);
+        self.tree.pick_name(dir, &temporary(&name));
+        (dir, name)
     }
 
     /// Some name that leads to a file.
@@ -57,7 +67,9 @@ impl Turn<'_> {
             is.entries.iter().filter_map(file)
         });
         let files: Vec<_> = files.collect();
-        (!files.is_empty()).then(|| files[self.random(files.len() as u64) as usize].clone())
+        let file = (!files.is_empty()).then(|| files[self.random(files.len() as u64) as usize].clone());
+        self.tree.picked.borrow_mut().files.extend(file.iter().map(|(_, _, id)| *id));
+        file
     }
 
     pub(super) async fn walk_to(&self, dir: Id, anew: bool) -> Result<InodeNumber> {
@@ -145,7 +157,8 @@ impl Turn<'_> {
         if matches!(before, Some(Entry::Dir(_))) {
             return;
         }
-        let first = if is_moved { format!(".{name}.tmp") } else { name.clone() };
+        let first = if is_moved { temporary(&name) } else { name.clone() };
+        self.tree.may_lose(before);
         if before.is_some() && self.random(3) == 0 {
             let again = twice(async |anew| {
                 let node = self.walk_to(dir, anew).await?;
@@ -184,7 +197,7 @@ impl Turn<'_> {
         if is_moved {
             self.mount.rename(&self.who, node, &first, &name).await.expect("it gets its name");
         }
-        let id = self.tree.fresh();
+        let id = self.tree.add(file.node);
         self.tree.files.insert(id, model);
         let lost = self.tree.lead(dir, &name, Some(Entry::File(id)));
         self.tree.lost(lost);
@@ -205,8 +218,8 @@ impl Turn<'_> {
             let node = self.walk_to(dir, anew).await?;
             self.mount.make(node, &name, self.mount.posix.mkdir(&self.who.who, node, name.as_bytes(), 0o755)).await
         });
-        made.await.unwrap_or_else(|error| panic!("{error}: {name} in {:?}", self.tree.path(dir)));
-        let id = self.tree.fresh();
+        let made = made.await.unwrap_or_else(|error| panic!("{error}: {name} in {:?}", self.tree.path(dir)));
+        let id = self.tree.add(made);
         self.tree.dirs.insert(id, Dir { place: (dir, name.clone()), mode: 0o755, mtime: None, entries: BTreeMap::new() });
         self.tree.lead(dir, &name, Some(Entry::Dir(id)));
     }
@@ -309,6 +322,7 @@ impl Turn<'_> {
         let (dir, name) = self.any_name();
         let entry = self.tree.entry(dir, &name);
         let is_directory = matches!(entry, Some(Entry::Dir(_)));
+        self.tree.may_lose(entry);
         let removed = twice(async |anew| {
             let node = self.walk_to(dir, anew).await?;
             self.mount.walk(&self.who, node, &name, anew).await?;
@@ -330,8 +344,12 @@ impl Turn<'_> {
     async fn move_some(&mut self) {
         let (from, to) = (self.any_name(), self.any_name());
         let to = if self.random(2) == 0 { (from.0, to.1) } else { to };
+        self.tree.pick_name(to.0, &to.1);
         let flags = RenameFlags { exchange: self.random(6) == 0, no_replace: false };
         let (source, target) = (self.tree.entry(from.0, &from.1), self.tree.entry(to.0, &to.1));
+        if !flags.exchange {
+            self.tree.may_lose(target);
+        }
         let outcome = twice(async |anew| {
             let (above, below) = (self.walk_to(from.0, anew).await?, self.walk_to(to.0, anew).await?);
             self.mount.walk(&self.who, above, &from.1, anew).await?;
