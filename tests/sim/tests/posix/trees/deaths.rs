@@ -107,7 +107,8 @@ impl Turn<'_> {
                     is.links += 1;
                     return Entry::File(id);
                 }
-                let is = match was.files.get(&id).filter(|_| was.rested.contains(&id) && !picked.files.contains(&id)) {
+                let is_known = was.rested.contains(&id) && !picked.files.contains(&id) || picked.synced.contains(&id);
+                let is = match was.files.get(&id).filter(|_| is_known) {
                     Some(is) => File { bytes: is.bytes.clone(), xattrs: is.xattrs.clone(), ..*is },
                     None => {
                         let file = self.open(dir, name, how(Rights::READ)).await;

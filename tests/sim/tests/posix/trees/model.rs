@@ -68,6 +68,8 @@ pub struct Picked {
     pub names: BTreeSet<(Id, String)>,
     pub dirs: BTreeSet<Id>,
     pub files: BTreeSet<Id>,
+    /// Files that are on stable storage as they are, whatever was chosen before.
+    pub synced: BTreeSet<Id>,
     /// Objects that may have lost a name for good.
     pub losable: BTreeSet<Id>,
 }
@@ -109,6 +111,12 @@ impl Tree {
         let id = self.fresh();
         self.nodes.insert(node, id);
         id
+    }
+
+    pub fn pick_file(&self, file: Id) {
+        let mut picked = self.picked.borrow_mut();
+        picked.files.insert(file);
+        picked.synced.remove(&file);
     }
 
     pub fn pick_name(&self, dir: Id, name: &str) {

@@ -68,7 +68,7 @@ impl Turn<'_> {
         });
         let files: Vec<_> = files.collect();
         let file = (!files.is_empty()).then(|| files[self.random(files.len() as u64) as usize].clone());
-        self.tree.picked.borrow_mut().files.extend(file.iter().map(|(_, _, id)| *id));
+        file.iter().for_each(|(_, _, id)| self.tree.pick_file(*id));
         file
     }
 
@@ -231,6 +231,7 @@ impl Turn<'_> {
         let size = self.tree.files[&id].bytes.len();
         let offset = self.random(size as u64 + 1) as usize;
         let kind = self.random(5);
+        let mut is_synced = false;
         match kind {
             0 => {
                 let file = self.open(dir, &name, OpenHow { truncate: true, ..how(UPDATE) }).await;
@@ -254,8 +255,10 @@ impl Turn<'_> {
                 self.write(file, offset, &bytes, false).await;
                 let seen = self.mount.read(file).await.expect("it is read");
                 assert_eq!(seen.len(), size.max(if bytes.is_empty() { 0 } else { offset + bytes.len() }), "{name}: own writes are seen");
-                self.mount.posix.fsync(file.opened.number, self.random(2) == 0).await.expect("it is safe");
+                let data_only = self.random(2) == 0;
+                self.mount.posix.fsync(file.opened.number, data_only).await.expect("it is safe");
                 self.close(file).await;
+                is_synced = !data_only;
             }
         }
         let file = self.tree.file(id);
@@ -267,6 +270,9 @@ impl Turn<'_> {
                 file.mtime = None;
             }
             _ => file.write(offset, &bytes),
+        }
+        if is_synced {
+            self.tree.picked.borrow_mut().synced.insert(id);
         }
     }
 
