@@ -21,6 +21,8 @@ use crate::ROOT;
 
 /// Longer than anything that was closed stays with its mount, in nanoseconds.
 const REST_NS: u64 = 3 * SECOND;
+/// The same after servers were silent, which is tried again every some seconds.
+const REST_AFTER_FAULTS_NS: u64 = 20 * SECOND;
 /// Steps of one turn, at most.
 const STEPS_MAX: u64 = 25;
 
@@ -158,7 +160,7 @@ fn all_work(world: &World, mounts: &[Mount], trees: &[Shared; 4], by: impl Fn(us
 
 /// One run.
 pub fn run(seed: u64) {
-    let world = World::new(seed, None);
+    let mut world = World::new(seed, None);
     if seed % 4 < 2 {
         world.takes_small_files();
     }
@@ -178,8 +180,14 @@ pub fn run(seed: u64) {
     let mut mounts = world.mounts.to_vec();
     let mut random = world.sim.random();
     for round in 0..3 {
+        let is_calm = seed % 4 != 3;
+        if !is_calm {
+            world.plan_faults();
+        }
+        trees.iter().for_each(|tree| tree.borrow_mut().is_calm = is_calm);
         all_work(&world, &mounts, &trees, |number| (number + round) % 2);
-        world.sim.run_for(REST_NS);
+        world.sim.recover();
+        world.sim.run_for(if is_calm { REST_NS } else { REST_AFTER_FAULTS_NS });
         trees.iter().for_each(|tree| tree.borrow_mut().rests());
         let dying = random.below(2) as usize;
         let (changed, finder) = match random.below(2) {
