@@ -141,6 +141,24 @@ impl Traced {
         }
     }
 
+    /// Begins a recording.
+    ///
+    /// # Errors
+    /// One of them records already: the end of one recording would be that of the other.
+    pub fn begin(&self, request: &TraceRequest) -> Result<Vec<Answer>> {
+        let answers = self.ask(&TraceRequest::new(TraceAction::Status));
+        let is_recording = |answer: &&Answer| answer.reply.as_ref().is_ok_and(|reply| reply.mode != TraceMode::Off);
+        let recording: Vec<&str> = answers.iter().filter(is_recording).map(|answer| answer.name.as_str()).collect();
+        if !recording.is_empty() {
+            bail!(
+                "{} is being recorded already ({}): end that with `weft trace off {0} --into DIR`, and explain it with `weft explain DIR`",
+                self.fs.name,
+                recording.join(", ")
+            );
+        }
+        Ok(self.ask(request))
+    }
+
     /// Ends the recordings and waits until their files are complete.
     ///
     /// # Errors
@@ -264,7 +282,6 @@ pub fn record(fs: &OsStr, nodes: &str, common: &Common, seconds: f64, folder: &P
     let signals = StopSignals::block()?;
     let traced = Traced::find(fs, nodes, common)?;
     let folder = std::path::absolute(folder)?;
-    refuse_a_second_recording(&traced.ask(&TraceRequest::new(TraceAction::Status)), fs)?;
     let (stop, stopped) = mpsc::channel();
     signals.on_stop(move || {
         // After the recording nothing is left to be ended first.
@@ -272,13 +289,13 @@ pub fn record(fs: &OsStr, nodes: &str, common: &Common, seconds: f64, folder: &P
             std::process::exit(130);
         }
     });
-    let begun = traced.ask(&TraceRequest {
+    let begun = traced.begin(&TraceRequest {
         mask: "*".into(),
         mode: TraceMode::Stream,
         ring_bytes: RECORD_RING_BYTES,
         folder: text_of(folder.clone())?,
         ..TraceRequest::new(TraceAction::On)
-    });
+    })?;
     let mut problems = problems(&begun);
     if problems.len() == begun.len() {
         bail!("nothing can be recorded: {}", problems.join("; "));
@@ -299,20 +316,6 @@ pub fn record(fs: &OsStr, nodes: &str, common: &Common, seconds: f64, folder: &P
     }
     let silent = ended.iter().filter(|answer| answer.is_silent).map(|answer| answer.name.clone()).collect();
     Ok(Recorded { problems, silent })
-}
-
-/// The end of one recording would be that of the other.
-fn refuse_a_second_recording(answers: &[Answer], fs: &OsStr) -> Result<()> {
-    let is_recording = |answer: &&Answer| answer.reply.as_ref().is_ok_and(|reply| reply.mode != TraceMode::Off);
-    let recording: Vec<&str> = answers.iter().filter(is_recording).map(|answer| answer.name.as_str()).collect();
-    if !recording.is_empty() {
-        bail!(
-            "{} is being recorded already ({}): end that with `weft trace off {0} --into DIR`, and explain it with `weft explain DIR`",
-            fs.display(),
-            recording.join(", ")
-        );
-    }
-    Ok(())
 }
 
 /// What went wrong at which process, in words.

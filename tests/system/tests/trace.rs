@@ -238,6 +238,7 @@ fn a_flight_recorder_is_written_after_an_error_a_slow_operation_and_a_signal() {
     signal(fs.pid("meta0").expect("it runs"), Signal::USR1).expect("it lives");
     wait_until("the dump after the signal", PATIENCE, || files("meta0") > before);
 
+    trace(&fs, &["off", "--nodes", "mount*"]);
     flight(&["--slower-than", "20ms", "--nodes", "mount*"]);
     make_files(&fs.mnt(), "fast", 2);
     let stopped = fs.pid("meta0").expect("it runs");
@@ -294,6 +295,8 @@ fn explain_ends_its_recording_when_it_is_interrupted_and_begins_no_second_one() 
     ok(weft().arg("mkdir").arg(fs.at("/dir")));
     let words = fails(weft().arg("explain").arg(fs.state()).args(["--seconds", "0.01"]));
     assert!(words.contains("is being recorded already") && words.contains("weft trace off"), "{words}");
+    let words = fails(weft().args(["trace", "on"]).arg(fs.state()));
+    assert!(words.contains("is being recorded already (data0, meta0)"), "{words}");
     assert_eq!(node(&trace(&fs, &["status"]), "data0")["mode"], "stream", "the first one goes on");
     signal(child.id(), Signal::INT).expect("it lives");
     let explained = child.wait_with_output().expect("its output");
