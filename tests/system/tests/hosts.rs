@@ -139,6 +139,24 @@ fn hosts_end_when_nobody_holds_them() {
     for name in names {
         wait_until("the end of what is on a host", PATIENCE, || fs::read_dir(hosts.disk(name)).unwrap().count() == 0);
     }
+    let status = fails(hosts.weft(&["status"]).arg(hosts.0.state()));
+    assert!(!status.contains("weft up"), "it starts nothing there: {status}");
     assert!(ok(&mut hosts.down(&["--discard"])).contains("had ended already"));
     hosts.check_gone(&names);
+}
+
+#[test]
+fn a_host_that_says_nothing_does_not_hold_up_the_end() {
+    let names = ["127.0.0.2", "127.0.0.9"];
+    let hosts = Hosts::new(&names, 1);
+    let silent = hosts.0.path("disks/127.0.0.9.silent");
+    fs::write(&silent, "").unwrap();
+    let mut up = hosts.up(&[]).spawn().unwrap();
+    let reached = || fs::metadata(&silent).unwrap().len() > 0 && fs::read_dir(hosts.disk(names[0])).unwrap().count() > 0;
+    wait_until("hosts that are asked", PATIENCE, reached);
+    signal(up.id(), Signal::INT).unwrap();
+    up.wait().unwrap();
+    let said = ok(&mut hosts.down(&["--discard"]));
+    assert!(said.contains("ended the servers"), "by itself: {said}");
+    hosts.check_gone(&names[..1]);
 }

@@ -23,6 +23,8 @@ use super::node::READY;
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a host has, beside the time for its servers, to be reached.
 const REACH: Duration = Duration::from_secs(30);
+/// Between two looks whether a stop is asked for while hosts are waited for.
+const LOOK: Duration = Duration::from_millis(200);
 /// Bytes of the first line that a host answers, at most.
 const ANSWER_BYTES_MAX: u64 = 4096;
 
@@ -37,8 +39,8 @@ pub struct Args {
 struct Host {
     name: String,
     launcher: Child,
-    /// It ends when this is closed.
-    input: Option<ChildStdin>,
+    /// Its standard input, once its order is written; it ends when this is dropped.
+    input: Option<mpsc::Receiver<ChildStdin>>,
     log: PathBuf,
 }
 
@@ -58,9 +60,11 @@ impl Args {
         let state = StateDir::existing(&self.state)?;
         PidFile::take(&pid_file(&state), "")?.hold_until_exit();
         let mut hosts = Vec::new();
-        if let Err(error) = begin(&state, &mut hosts, common) {
+        if let Err(error) = begin(&state, &mut hosts, common, &ended) {
+            // Whoever waits for this line need not wait for hosts that do not end. It may have
+            // gone.
+            let _ = print(&format!("{}\n", crate::error_line(&error)));
             end(&mut hosts);
-            print(&format!("{}\n", crate::error_line(&error)))?;
             return Ok(ExitCode::FAILURE);
         }
         print(&format!("{READY}\n"))?;
@@ -78,8 +82,8 @@ impl Args {
     }
 }
 
-/// Starts all hosts at once, and returns when each of them is ready or one is not.
-fn begin(state: &StateDir, hosts: &mut Vec<Host>, common: &Common) -> Result<()> {
+/// Starts all hosts at once, and returns when each of them is ready, one is not, or it is ended.
+fn begin(state: &StateDir, hosts: &mut Vec<Host>, common: &Common, ended: &mpsc::Receiver<()>) -> Result<()> {
     let job: Job = serde_json::from_str(&std::fs::read_to_string(state.hosts_file())?).context("the list of hosts makes no sense")?;
     let config = Config::load(&state.config_file())?;
     let (sender, answers) = mpsc::channel();
@@ -104,26 +108,32 @@ fn begin(state: &StateDir, hosts: &mut Vec<Host>, common: &Common) -> Result<()>
             let mut output = BufReader::new(output);
             let mut line = String::new();
             let _ = output.by_ref().take(ANSWER_BYTES_MAX).read_line(&mut line);
-            let _ = sender.send((index, line.trim().to_string(), from));
+            let _ = sender.send((index, line.trim().to_string()));
             // What a launcher says later must not fill the pipe.
             std::io::copy(&mut output, &mut std::io::sink())
         });
-        hosts.push(Host { name: name.clone(), launcher, input: None, log });
+        hosts.push(Host { name: name.clone(), launcher, input: Some(from), log });
     }
     let deadline = Instant::now() + common.timeout() + REACH;
     let mut waiting: Vec<usize> = (0..hosts.len()).collect();
     while !waiting.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
-        let Ok((index, line, input)) = answers.recv_timeout(left) else {
+        let answer = answers.recv_timeout(left.min(LOOK));
+        if ended.try_recv().is_ok() {
+            bail!("it was ended before all hosts had answered");
+        }
+        let Ok((index, line)) = answer else {
+            if !left.is_zero() {
+                continue;
+            }
             let names: Vec<&str> = waiting.iter().map(|index| hosts[*index].name.as_str()).collect();
             bail!("no answer in time from {}", names.join(", "));
         };
-        let host = &mut hosts[index];
+        let host = &hosts[index];
         if line != READY {
             let why = if line.is_empty() { format!("no answer{}", process::log_tail(&host.log, 3)) } else { line };
             bail!("{} did not come up: {why}", host.name);
         }
-        host.input = input.recv_timeout(REACH).ok();
         waiting.retain(|waiting| *waiting != index);
     }
     Ok(())

@@ -54,16 +54,15 @@ impl Args {
         }
         let mut servers = Vec::new();
         let outcome = start(&order, &home, &mut servers, common);
-        match &outcome {
-            Ok(()) => {
-                print(&format!("{READY}\n"))?;
-                thread::spawn(move || {
-                    let _ = std::io::copy(&mut input, &mut std::io::sink());
-                    sender.send(())
-                });
-                watch(&ended, &mut servers);
-            }
-            Err(error) => print(&format!("{}\n", crate::error_line(error)))?,
+        let line = outcome.as_ref().map_or_else(crate::error_line, |()| READY.into());
+        // Where nobody reads any more nothing is kept.
+        let is_told = print(&format!("{line}\n")).is_ok();
+        if outcome.is_ok() && is_told {
+            thread::spawn(move || {
+                let _ = std::io::copy(&mut input, &mut std::io::sink());
+                sender.send(())
+            });
+            watch(&ended, &mut servers);
         }
         stop(&StateDir::of_config(&home.join("weft.toml")), &mut servers);
         std::fs::remove_dir_all(&home).with_context(|| format!("cannot remove {}", home.display()))?;

@@ -123,7 +123,13 @@ fn report(state: &StateDir, config: Config, common: &Common) -> Result<Report> {
         let state_word = match (pid, answer) {
             (_, Some(Ok(info))) => info.state.clone(),
             (None, _) => {
-                problems.push(format!("{} is not running; start it: weft up --state {}", entry.name, state.root().display()));
+                problems.push(match state.hosts_file().exists() {
+                    // What it held went with it.
+                    true => {
+                        format!("{} is lost; why is in {}/host*.log; weft down ends what is left", entry.name, state.run_dir().display())
+                    }
+                    false => format!("{} is not running; start it: weft up --state {}", entry.name, state.root().display()),
+                });
                 "not running".into()
             }
             (Some(pid), error) => {

@@ -94,7 +94,7 @@ impl super::Args {
         let place = self.mount_again(&state, &config, common)?;
         lock.release();
         if let Some(from) = &self.over.stage_in {
-            copy(from.as_os_str(), format!("{}:/", state.root().display()).as_ref())
+            copy(from.as_os_str(), format!("{}:/", state.root().display()).as_ref(), common)
                 .with_context(|| format!("not all of {} is in; it runs all the same, and `weft down` ends it", from.display()))?;
         }
         print(&format!(
@@ -172,16 +172,16 @@ impl super::Args {
 ///
 /// # Errors
 /// If it cannot be copied, and then nothing is ended; or if something survives.
-pub fn down(state: &StateDir, config: &Config, stage_out: Option<&Path>, discard: bool) -> Result<String> {
+pub fn down(state: &StateDir, config: &Config, stage_out: Option<&Path>, discard: bool, common: &Common) -> Result<String> {
     let job: Job = serde_json::from_str(&std::fs::read_to_string(state.hosts_file())?).context("the list of hosts makes no sense")?;
     let to = stage_out.map(Path::to_path_buf).or(job.stage_out.map(PathBuf::from)).filter(|_| !discard);
     let mut report = String::new();
     if let Some(to) = to {
         std::fs::create_dir_all(&to).with_context(|| format!("cannot make {}", to.display()))?;
-        let fs = Fs::from_config(config.clone(), state.root().display().to_string(), &Common::new(None, None))?;
+        let fs = Fs::from_config(config.clone(), state.root().display().to_string(), common)?;
         for entry in fs.list(b"/", fs.stat(b"/", true)?.handle, false)? {
             let from = [state.root().as_os_str().as_encoded_bytes(), b":/", &entry.name].concat();
-            copy(std::os::unix::ffi::OsStrExt::from_bytes(&from), to.as_os_str())
+            copy(std::os::unix::ffi::OsStrExt::from_bytes(&from), to.as_os_str(), common)
                 .context("nothing was ended, so that nothing is lost; mend this and try again, or `weft down --discard`")?;
         }
         report += &format!("copied everything to {}\n", to.display());
@@ -189,8 +189,11 @@ pub fn down(state: &StateDir, config: &Config, stage_out: Option<&Path>, discard
     let unmounted = down::stop_all(state, config)?;
     report.extend(unmounted.lines().filter(|line| line.starts_with("unmounted")).map(|line| format!("{line}\n")));
     match process::end(&hold::pid_file(state), hold::PATIENCE * 2)? {
+        process::Ended::Killed => {
+            report += &format!("what held the servers on {} hosts had to be killed; they end by themselves now\n", job.hosts.len());
+        }
         process::Ended::WasNotRunning => report += "the servers had ended already, and what they held is gone\n",
-        _ => report += &format!("ended the servers on {} hosts\n", job.hosts.len()),
+        process::Ended::Stopped => report += &format!("ended the servers on {} hosts\n", job.hosts.len()),
     }
     forget(state);
     Ok(report)
@@ -205,8 +208,9 @@ fn forget(state: &StateDir) {
 }
 
 /// Copies a tree, many files at once, with progress if there is a terminal.
-fn copy(from: &std::ffi::OsStr, to: &std::ffi::OsStr) -> Result<()> {
-    let status = job::this_program()?.args(["cp", "-r"]).arg("--").args([from, to]).stdout(Stdio::null()).status();
+fn copy(from: &std::ffi::OsStr, to: &std::ffi::OsStr, common: &Common) -> Result<()> {
+    let timeout = common.timeout().as_secs().to_string();
+    let status = job::this_program()?.args(["cp", "-r", "--timeout", &timeout]).arg("--").args([from, to]).stdout(Stdio::null()).status();
     if !status.context("cannot start `weft cp`")?.success() {
         bail!("copying {} to {} failed", from.display(), to.display());
     }
