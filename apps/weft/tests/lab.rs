@@ -3,8 +3,11 @@
 mod program;
 
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -95,6 +98,36 @@ fn a_place_that_fails_is_told_and_the_others_go_on() {
     assert_eq!(of_kind(&all, "lost"), 1);
 }
 
+/// Ctrl-C of a terminal goes to this process and to all that it has started.
+#[test]
+fn whoever_stops_a_run_loses_no_place_and_leaves_no_command_behind() {
+    let folder = folder();
+    let folder = folder.path();
+    let waits = "while true; do echo $$ > waits; mv waits ../pid; sleep 0.1; done";
+    let command = format!("[[workload.command]]\nname = \"wait\"\nrun = 'cd $LAB; {waits}'\n");
+    std::fs::create_dir_all(folder.join("lab/plans")).expect("made");
+    std::fs::write(folder.join("names.toml"), format!("[[workload]]\nkind = \"commands\"\n{command}")).expect("written");
+    for words in [&[][..], &["--before-each", &format!("cd lab; {waits}")]] {
+        let child = run(folder, words).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0).spawn().expect("it is there");
+        let pid = loop {
+            match std::fs::read_to_string(folder.join("pid")) {
+                Ok(pid) => break pid,
+                Err(_) => sleep(Duration::from_millis(10)),
+            }
+        };
+        ok(Command::new("kill").args(["-s", "INT", "--", &format!("-{}", child.id())]));
+        let said = child.wait_with_output().expect("it ends");
+        assert!(!said.status.success() && program::words(&said).contains("stopped; "), "{said:?}");
+        assert_eq!(of_kind(&lines(folder), "lost"), 0);
+        // Whose number it is while it runs.
+        let runs = || std::fs::read(format!("/proc/{}/cmdline", pid.trim())).is_ok_and(|words| words.starts_with(b"sh\0"));
+        (0..500).take_while(|_| runs()).for_each(|_| sleep(Duration::from_millis(10)));
+        assert!(!runs(), "the command goes on");
+        std::fs::remove_file(folder.join("pid")).expect("there");
+        std::fs::remove_file(folder.join("names.jsonl")).expect("there");
+    }
+}
+
 #[test]
 fn two_builds_are_places_with_their_own_servers_and_clients() {
     let folder = folder();
@@ -120,7 +153,7 @@ fn what_cannot_be_done_is_said_before_anything_is_measured() {
     let folder = folder.path();
     assert!(fails(&mut run(folder, &["--set", "workload.window=8"])).contains("one after the other"));
     assert!(fails(&mut run(folder, &["--set", "weft.engine=memory,journal"])).contains("several file systems of Weft"));
-    assert!(fails(&mut run(folder, &["--set", "local.restart=true"])).contains("--before-each"));
+    assert!(fails(&mut run(folder, &["--set", "local.restart=true"])).contains("--set local.restart=false"));
     assert!(fails(&mut run(folder, &["--set", "local.within=2"])).contains("is a share"));
     assert!(fails(&mut lab(folder, &["run", "names.toml", "--path", "a=a", "--path", "a=b"])).contains("two places are called a"));
     assert!(!folder.join("names.jsonl").exists());

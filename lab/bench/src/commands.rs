@@ -56,7 +56,7 @@ impl<'a> Shell<'a> {
     /// One of them fails, or does not print its rate.
     pub fn repeat(&self, variant: &Variant, site: &Site, work: &Workload) -> Result<Done> {
         if let Some(command) = self.experiment.before_each {
-            shell(command, &variant.name())?;
+            shell(command, &variant.name(), self.experiment.stop)?;
         }
         site.remove_dirs(work)?;
         site.make_dirs(work)?;
@@ -110,7 +110,7 @@ impl<'a> Shell<'a> {
             };
         }
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
-        let ended = self.experiment.stop.wait_for(command.spawn().context("there is no shell")?)?;
+        let ended = self.experiment.stop.status(&mut command)?;
         let said = read(&mut output)?;
         if !ended.success() {
             let cut = said.char_indices().rev().nth(SHOWN_MAX).map_or(0, |(at, _)| at);

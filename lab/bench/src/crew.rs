@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -67,16 +68,25 @@ impl Stop {
         Ok(())
     }
 
-    /// Waits until a process has ended, which ends when the person wants to stop.
+    /// Runs a command to its end, which comes when the person wants to stop, too.
     ///
     /// # Errors
-    /// Of the operating system, or the person wants to stop.
-    pub fn wait_for(&self, mut child: Child) -> Result<ExitStatus> {
-        self.adopt(&child);
+    /// It cannot be started, or the person wants to stop.
+    pub fn status(&self, command: &mut Command) -> Result<ExitStatus> {
+        let mut child = self.spawn(command)?;
         let ended = child.wait();
         self.disown(&child);
         self.check()?;
         ended.context("cannot wait for a process")
+    }
+
+    /// Starts a process in a group of its own. So Ctrl-C does not end it before this process knows
+    /// that the person wants to stop, and then it ends with all that it has started.
+    fn spawn(&self, command: &mut Command) -> Result<Child> {
+        let child = command.process_group(0).spawn();
+        let child = child.with_context(|| format!("cannot start {}", command.get_program().display()))?;
+        self.adopt(&child);
+        Ok(child)
     }
 
     fn adopt(&self, child: &Child) {
@@ -101,7 +111,7 @@ impl StopState {
     fn kill_all(&self) {
         for pid in self.pids().iter() {
             // One that has ended by itself is as good as killed.
-            let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
+            let _ = killpg(Pid::from_raw(*pid), Signal::SIGKILL);
         }
     }
 }
@@ -234,9 +244,8 @@ impl Crew {
     }
 
     fn add(&mut self, mut command: Command, host: Option<String>) -> Result<()> {
-        let mut child = command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))?;
+        let mut child = self.stop.spawn(&mut command)?;
         let (input, output) = (child.stdin.take(), child.stdout.take().expect("standard output was piped"));
-        self.stop.adopt(&child);
         self.workers.push(Worker { child, input, output: BufReader::new(output), host, behind_ns: 0 });
         Ok(())
     }

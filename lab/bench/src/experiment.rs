@@ -213,7 +213,7 @@ impl<'a> Series<'a> {
         if let Some(command) = self.bench.before_each {
             // Nothing may be open then.
             drop(self.crew.take());
-            shell(command, &self.name)?;
+            shell(command, &self.name, self.bench.stop)?;
         }
         let mut all = match self.crew.take() {
             Some(crew) => crew,

@@ -160,7 +160,7 @@ impl Bench<'_> {
             let repetition = number.saturating_sub(self.warm_up);
             if let Some(command) = self.before_each {
                 drop(crew);
-                shell(command, "")?;
+                shell(command, "", self.stop)?;
                 crew = self.crew(work)?;
             }
             for (step, told) in &steps.cycle {
@@ -221,10 +221,11 @@ fn alone(work: &Workload, step: WorkStep, act: impl FnOnce() -> Result<()>) -> R
 /// Runs a command by the shell; `name` says for which file system, if there are several.
 ///
 /// # Errors
-/// The command cannot be started, or fails.
-pub fn shell(command: &OsStr, name: &str) -> Result<()> {
-    let ended = Command::new("sh").arg("-c").arg(command).env("WEFT_PLACE", name).stdin(Stdio::null()).stdout(Stdio::null()).status();
-    let ended = ended.with_context(|| format!("cannot run {}", command.display()))?;
+/// The command cannot be started, or fails; or the person wants to stop.
+pub fn shell(command: &OsStr, name: &str, stop: &Stop) -> Result<()> {
+    let mut sh = Command::new("sh");
+    sh.arg("-c").arg(command).env("WEFT_PLACE", name).stdin(Stdio::null()).stdout(Stdio::null());
+    let ended = stop.status(&mut sh)?;
     if !ended.success() {
         bail!("{}: {ended}", command.display());
     }

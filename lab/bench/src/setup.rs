@@ -318,7 +318,10 @@ impl Variant {
             _ => {}
         }
         if matches!(self.place, Place::Directory(_) | Place::FileSystem(_) | Place::Word(_)) {
-            ensure!(!self.setup.restart, "local.restart is for temporary file systems: give --before-each COMMAND");
+            ensure!(
+                !self.setup.restart,
+                "local.restart is for temporary file systems: give --set local.restart=false, and --before-each COMMAND if it is needed"
+            );
             ensure!(self.setup.record.is_none(), "local.record is for temporary file systems: use `weft trace`");
         }
         Ok(Workload { protocol, no_metafile, ..work.clone() })

@@ -19,7 +19,7 @@ use weft_host::output::print_as;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  weft lab run mdtest --path weft=~/mnt --path ext4=/srv/plain
+  weft lab run mdtest --path weft=~/mnt --path ext4=/srv/plain --set local.restart=false
   weft lab show mdtest.jsonl")]
 pub struct Args {
     #[command(subcommand)]

@@ -30,12 +30,12 @@ plan says them (also if no place is given), --virtual for Weft in virtual time o
 The first place is what the others are compared with, repetition by repetition.
 
 Examples:
-  weft lab run mdtest --path weft=~/mnt --path ext4=/srv/plain
+  weft lab run mdtest --path weft=~/mnt --path ext4=/srv/plain --set local.restart=false
   weft lab run mounts-files --path weft=~/mnt --path ext4=/srv/plain --set local.within=0.03
   weft lab run small-trees --path weft=~/mnt --path ext4=/srv/plain --set workload.values.files=5000
   weft lab run engines --here --virtual twin=machine.toml --out engines.jsonl
-  weft lab run mdtest --path weft=~/mnt --hosts hosts.txt --program /opt/weft/bin/weft
-  weft lab run mdtest --path weft=~/mnt --before-each 'weft umount ~/mnt; weft mount ~/fs ~/mnt'")]
+  weft lab run mdtest --path weft=~/mnt --set local.restart=false --hosts hosts.txt --program /opt/weft/bin/weft
+  weft lab run mdtest --path weft=~/mnt --set local.restart=false --before-each 'weft umount ~/mnt; weft mount ~/fs ~/mnt'")]
 pub struct Args {
     /// Name or file of the plan
     plan: String,
