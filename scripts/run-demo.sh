@@ -2,7 +2,7 @@
 # From nothing to a file system in use: builds, starts 2 metadata and 4 data servers, mounts, copies this source tree in and compares
 # it, measures a little, and says how to go on.
 #
-#   run-demo.sh          do all that
+#   run-demo.sh          do all that, in a new file system: that of an earlier run is removed
 #   run-demo.sh stop     stop it
 #   run-demo.sh remove   stop it and remove its files
 set -euo pipefail
@@ -23,14 +23,18 @@ stop() {
     fi
 }
 
-remove() {
+clear_away() {
     stop
     # Only what this script makes, and never through a mount.
     if [ -d "$demo" ]; then
         rm -rf --one-file-system "$state"
         rmdir "$mount" 2>/dev/null || true
-        rmdir "$demo" 2>/dev/null || true
     fi
+}
+
+remove() {
+    clear_away
+    if [ -d "$demo" ]; then rmdir "$demo" 2>/dev/null || true; fi
 }
 
 case "${1:-run}" in
@@ -44,9 +48,13 @@ say "building (the first time takes some minutes)"
 cargo build --release --locked -p weft
 
 say "starting 2 metadata and 4 data servers in $state, mounted at $mount"
-remove
 mkdir -p "$demo"
-"$weft" up --state "$state" --meta 2 --data 4 --mount "$mount"
+exec 9<"$demo"
+flock --nonblock 9 || { echo "another 'make run' is at work in $demo: wait for its end, or set WEFT_DEMO_DIR to another folder" >&2; exit 1; }
+if [ -e "$state/weft.toml" ]; then echo "the file system of an earlier run is removed, with what is in it"; fi
+clear_away
+# What stays does not keep the lock.
+"$weft" up --state "$state" --meta 2 --data 4 --mount "$mount" 9<&-
 
 say "copying this source tree in and comparing it"
 skip=(--exclude=.git --exclude=target --exclude='target-*')
@@ -73,5 +81,5 @@ cat <<TEXT
   the mount     $mount
   look          ls -l $mount/source
   servers       $weft status --state $state
-  stop          make stop
+  stop          make stop (the next 'make run' begins with a new file system)
 TEXT

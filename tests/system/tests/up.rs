@@ -1,6 +1,9 @@
 //! `weft up` and `weft down` on a state that is there already: what they keep, take and refuse.
 
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
 
 use weft_system_tests::{FileSystem, Need, available, fails, ok, weft};
 
@@ -101,4 +104,23 @@ fn what_a_file_system_keeps_is_not_asked_of_it_in_vain() {
     let memory = FileSystem::up(&["--data", "1", "--engine", "memory", "--durability", "none"]);
     memory.start(&["--engine", "memory", "--durability", "none"]);
     memory.down();
+}
+
+/// What `make run` does; its build is left out.
+#[test]
+fn a_demo_that_is_being_made_is_not_removed_by_another_one() {
+    let fs = FileSystem::prepare();
+    let demo = fs.path("demo");
+    fs::create_dir_all(demo.join("state")).unwrap();
+    fs::write(demo.join("state/weft.toml"), "of the first one").unwrap();
+    fs::create_dir_all(fs.path("target/release")).unwrap();
+    symlink(weft().get_program(), fs.path("target/release/weft")).unwrap();
+    symlink("/bin/true", fs.path("cargo")).unwrap();
+    let first = fs::File::open(&demo).unwrap();
+    rustix::fs::flock(&first, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let mut second = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/run-demo.sh"));
+    second.env("PATH", format!("{}:{}", fs.path("").display(), std::env::var("PATH").unwrap_or_default()));
+    let words = fails(second.env("WEFT_DEMO_DIR", &demo).env("CARGO_TARGET_DIR", fs.path("target")));
+    assert!(words.contains("another 'make run' is at work"), "{words}");
+    assert_eq!(fs::read_to_string(demo.join("state/weft.toml")).unwrap(), "of the first one");
 }

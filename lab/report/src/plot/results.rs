@@ -55,7 +55,7 @@ pub struct Row {
 /// It is neither, or a row has no such result.
 pub fn read(text: &[u8], field: Option<&str>) -> Result<Vec<Row>> {
     let Ok(Value::Array(rows)) = serde_json::from_slice(text) else {
-        bail!("this is no JSON of weft bench run or weft sim run, which is an array");
+        bail!("this is no JSON of weft bench run, weft sim run or weft lab show, which is an array: it comes with --json");
     };
     rows.iter().map(|value| row(value, field)).collect()
 }
