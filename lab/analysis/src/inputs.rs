@@ -1,5 +1,5 @@
 //! What the command line names: which paths make which run, and what each file is. A file is known
-//! by its first bytes, never by its name.
+//! by its first bytes, never by its name, but for traces that lack them.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -107,7 +107,12 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Content)>> {
         let entries = fs::read_dir(path).with_context(|| format!("cannot list {}", path.display()))?;
         let found = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file());
         let mut found: Vec<(PathBuf, Content)> = found.map(|path| (path.clone(), content(&path))).collect();
-        found.retain(|(_, content)| !matches!(content, Content::Unknown | Content::HdTracePart));
+        // A trace that was cut to nothing is none by its bytes, and is to be missed.
+        let is_cut = |path: &Path| path.extension().is_some_and(|end| end == "wtrace");
+        found.retain(|(path, content)| match content {
+            Content::Unknown => is_cut(path),
+            content => *content != Content::HdTracePart,
+        });
         // A project beside recordings of Weft is what was exported of them.
         if found.iter().any(|(_, content)| *content == Content::Trace) {
             found.retain(|(_, content)| *content != Content::HdTrace);

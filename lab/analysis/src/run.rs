@@ -418,6 +418,10 @@ mod tests {
         let run = load(&[dir.path()]).unwrap();
         assert_eq!((run.merged.nodes.len(), run.sources.len()), (8, 8));
         assert!(run.spans() > 50);
+        // One that a full disk has left without anything in it is missed.
+        fs::write(dir.path().join("cut.wtrace"), "").unwrap();
+        let refused: Vec<_> = load(&[dir.path()]).unwrap().sources.into_iter().filter_map(|source| source.refused).collect();
+        assert_eq!(refused, ["this is not a trace file of Weft"]);
     }
 
     #[test]

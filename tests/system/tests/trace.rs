@@ -79,6 +79,14 @@ fn one_folder_gets_the_files_of_servers_and_mounts() {
     assert!(recorded(&folder, "mount").get("fuse.create").is_some_and(|count| *count >= 3));
     let words = ok(weft().arg("explain").arg(&folder));
     assert!(words.contains("fuse.create: 3 times"), "{words}");
+    // Another recording in this folder would be read with the first one.
+    let off = |into: &Path| {
+        trace(&fs, &["on"]);
+        weft_system_tests::run(weft().args(["trace", "off"]).arg(fs.state()).arg("--into").arg(into), PATIENCE)
+    };
+    let (second, alone) = (off(&folder), off(&fs.path("alone")));
+    assert!(second.is_success() && second.words().contains("has 3 more trace files"), "{}", second.words());
+    assert!(alone.is_success() && !alone.words().contains("more trace files"), "{}", alone.words());
 }
 
 #[test]

@@ -3,7 +3,8 @@
 
 mod mpi;
 
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -11,8 +12,9 @@ use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
 use weft_host::connect::Common;
 use weft_host::named::NamedFs;
-use weft_host::output::{Table, print, print_as};
+use weft_host::output::{Table, print, print_as, tell};
 use weft_host::units::ByteSize;
+use weft_recording::files_in;
 use weft_recording::nodes::{Answer, Traced, problems, text_of};
 use weft_trace::{EventTable, Mask};
 use weft_wire::ops::{TraceAction, TraceMode, TraceRequest};
@@ -120,9 +122,10 @@ impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
         match self.command {
             Command::On(on) => on.run(common),
-            Command::Off(ending) => ending.run(common, Traced::end),
+            Command::Off(ending) => ending.run(common, Traced::end, others_beside),
             Command::Status(which) => which.run(common),
-            Command::Dump(ending) => ending.run(common, Traced::dump),
+            // Those of one recorder are read together.
+            Command::Dump(ending) => ending.run(common, Traced::dump, |_| BTreeMap::new()),
             Command::Mpi(mpi) => mpi.run(),
             Command::Events => {
                 let names: Vec<String> = EventTable::builtin().iter().map(|info| info.name.clone()).collect();
@@ -169,14 +172,39 @@ impl Which {
 }
 
 impl Ending {
-    fn run(self, common: &Common, end: fn(&Traced) -> Result<Vec<Answer>>) -> Result<ExitCode> {
+    fn run(
+        self,
+        common: &Common,
+        end: fn(&Traced) -> Result<Vec<Answer>>,
+        others: fn(&[Answer]) -> BTreeMap<PathBuf, usize>,
+    ) -> Result<ExitCode> {
         let traced = Traced::find(self.which.fs.text(), &self.which.nodes, common)?;
         let into = self.into.map(std::path::absolute).transpose()?;
         let mut answers = end(&traced)?;
         let mut problems = traced.gather(&mut answers, into.as_deref(), false);
         problems.extend(traced.name_objects(&answers));
-        show(&answers, problems, self.which.json)
+        let shown = show(&answers, problems, self.which.json);
+        for (folder, count) in others(&answers) {
+            let folder = folder.display();
+            tell(&format!(
+                "{folder} has {count} more trace files, as of an earlier recording: `weft explain {folder}` reads all of them as one run; \
+                 name files to choose, or take another folder with --into"
+            ));
+        }
+        shown
     }
+}
+
+/// By folder how many trace files are there beside those of a recording.
+fn others_beside(answers: &[Answer]) -> BTreeMap<PathBuf, usize> {
+    let files = answers.iter().filter_map(|answer| answer.reply.as_ref().ok()).flat_map(|reply| &reply.files);
+    let files: BTreeSet<PathBuf> = files.map(PathBuf::from).collect();
+    let folders: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
+    let others = |folder: &&Path| {
+        let there = files_in(folder).unwrap_or_default();
+        (folder.to_path_buf(), there.iter().filter(|file| !files.contains(*file)).count())
+    };
+    folders.iter().map(others).filter(|(_, count)| *count > 0).collect()
 }
 
 #[derive(Serialize)]
