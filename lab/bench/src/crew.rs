@@ -4,14 +4,16 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde::Serialize;
@@ -227,7 +229,7 @@ impl Crew {
     /// As [`Crew::start`], on hosts. Their clocks are compared with the one here.
     ///
     /// # Errors
-    /// If they cannot be started; a host that does not answer is named by [`Gone`].
+    /// If they cannot be started; a host that does not answer in time is named by [`Gone`].
     pub fn start_over(over: &Over, common: &Common, procs: u32, words: impl Fn(u32) -> Vec<OsString>, stop: &Stop) -> Result<Crew> {
         let mut crew = Crew { workers: Vec::new(), stop: stop.clone() };
         for (process, host) in (0..procs).zip(over.hosts.iter().cycle()) {
@@ -239,7 +241,10 @@ impl Crew {
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
             crew.add(command, Some(host.clone()))?;
         }
-        crew.workers.iter_mut().try_for_each(Worker::compare_clocks)?;
+        let deadline = Instant::now() + 2 * common.timeout();
+        for worker in &mut crew.workers {
+            worker.compare_clocks(deadline).inspect_err(|_| drop(worker.child.kill()))?;
+        }
         Ok(crew)
     }
 
@@ -355,12 +360,16 @@ impl Worker {
     }
 
     /// Learns how far its clock is behind ours: of several questions the one that was answered
-    /// soonest says it best, to half the time that it took.
-    fn compare_clocks(&mut self) -> Result<()> {
+    /// soonest says it best, to half the time that it took. By the deadline it must be there.
+    fn compare_clocks(&mut self, deadline: Instant) -> Result<()> {
         let mut best: Option<(u64, i64)> = None;
         for _ in 0..CLOCK_QUESTIONS {
             let asked = monotonic_ns()?;
             self.say(CLOCK)?;
+            let left = PollTimeout::try_from(deadline.saturating_duration_since(Instant::now())).unwrap_or(PollTimeout::MAX);
+            if poll(&mut [PollFd::new(self.output.get_ref().as_fd(), PollFlags::POLLIN)], left) == Ok(0) {
+                return Err(self.gone()).context("no answer in time");
+            }
             let theirs = match self.hear()? {
                 Answer::Clock(theirs) => theirs,
                 Answer::Failed(why) => bail!(why),

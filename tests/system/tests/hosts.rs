@@ -105,6 +105,13 @@ fn a_plan_runs_over_hosts_and_goes_on_without_one_that_dies() {
     assert!(rows.contains("\"hosts\": 2") && rows.contains("\"repetitions\": 2"), "{rows}");
     let calls = fs::read_to_string(hosts.0.path("disks/calls")).unwrap();
     assert!(names.iter().all(|name| calls.contains(name)), "a process on each: {calls}");
+    // One that says nothing is not waited for.
+    let silent = hosts.0.path("disks/127.0.0.9.silent");
+    fs::write(&silent, "").unwrap();
+    fs::write(hosts.0.path("three.txt"), [&names[..], &["127.0.0.9"]].concat().join("\n")).unwrap();
+    let words_of_three = ["lab", "run", "names.toml", "--path", "place=place", "--hosts", "three.txt", "--timeout", "2"];
+    let said = fails(hosts.weft(&words_of_three).args(["--out", "three.jsonl", "--set", "clients=3"]));
+    assert!(said.contains("lost: host 127.0.0.9: ") && said.contains("no answer in time"), "{said}");
     // The second host is gone from the next turn on.
     let dies = format!("rm -rf {}", hosts.disk(names[1]).display());
     let said = fails(hosts.weft(&words[..7]).args(["--before-each", &dies, "--out", "second.jsonl"]));
