@@ -135,11 +135,12 @@ impl Input<'_> {
     fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
     }
+    /// Without what a terminal would obey: the file may be a stranger's.
     fn text(&mut self) -> Option<String> {
         let len = usize::from(self.take().map(u16::from_le_bytes)?);
         let (text, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
-        String::from_utf8(text.to_vec()).ok()
+        Some(str::from_utf8(text).ok()?.replace(char::is_control, "\u{fffd}"))
     }
 }
 
@@ -262,6 +263,13 @@ mod tests {
         writer.end(&mut bytes);
         let file = TraceFile::read(&bytes).expect("sound");
         assert_eq!((file.problems.as_slice(), file.lost()), ([Problem::Lost { ring: 0, records: 10 }].as_slice(), 10));
+    }
+
+    #[test]
+    fn names_have_nothing_that_a_terminal_obeys() {
+        let written = FileHeader { node: "\u{1b}[31mmeta0\n".into(), ..header() };
+        let read = TraceFile::read(&FileWriter::begin(&written).1).expect("the header is sound").header;
+        assert_eq!(read, FileHeader { node: "\u{fffd}[31mmeta0\u{fffd}".into(), ..header() });
     }
 
     #[test]
