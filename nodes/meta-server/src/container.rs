@@ -1,7 +1,7 @@
 //! What the flows around contents share: `contents.rs`.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use weft_base::Handle;
@@ -18,8 +18,8 @@ pub(crate) struct Contents {
     pub(crate) came: Signal,
     /// Contents were written.
     pub(crate) stored: Signal,
-    /// Files that are being moved to data servers.
-    pub(crate) moving: RefCell<BTreeSet<Handle>>,
+    /// Files that are being moved to data servers; true if these have no room.
+    pub(crate) moving: RefCell<BTreeMap<Handle, bool>>,
 }
 
 /// A request that a content may stand in the way of.
@@ -57,6 +57,6 @@ impl Contents {
 
     /// True if the datafiles of this file are being written by this server.
     pub(crate) fn is_moving(&self, handle: Handle) -> bool {
-        self.moving.borrow().contains(&handle)
+        self.moving.borrow().contains_key(&handle)
     }
 }

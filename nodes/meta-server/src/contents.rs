@@ -135,16 +135,19 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             return Ok(());
         }
         self.check_room_of(Op::Open)?;
-        if self.background.contents.moving.borrow_mut().insert(handle) {
-            let this = Rc::clone(self);
-            self.rt.spawn(async move {
-                if this.move_out(handle).await.is_err() {
-                    this.rt.sleep_until(this.rt.now() + AGAIN_NS).await;
-                }
-                this.background.contents.moving.borrow_mut().remove(&handle);
-                this.shell.release();
-            });
+        let mut moving = self.background.contents.moving.borrow_mut();
+        if let Some(has_no_room) = moving.get(&handle) {
+            return if *has_no_room { Err(Status::NoSpace) } else { Ok(()) };
         }
+        moving.insert(handle, false);
+        let this = Rc::clone(self);
+        self.rt.spawn(async move {
+            if this.move_out(handle).await.is_err() {
+                this.rt.sleep_until(this.rt.now() + AGAIN_NS).await;
+            }
+            this.background.contents.moving.borrow_mut().remove(&handle);
+            this.shell.release();
+        });
         Ok(())
     }
 
@@ -179,7 +182,12 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             let request = WriteRequest { handle, index: 0, capability, pieces, mtime_epoch: 0, sync: true, ceiling: None };
             let deadline = self.rt.now() + COPY_NS;
             let copied = self.shell.caller.call_with_bulk(server, &request, Bulk::Slices(vec![&content]), deadline).await;
-            if copied.is_err() {
+            if let Err(status) = &copied {
+                if *status == Status::NoSpace {
+                    // Who waits hears of it.
+                    self.background.contents.moving.borrow_mut().insert(handle, true);
+                    self.shell.release();
+                }
                 self.rt.sleep_until(self.rt.now() + LATE_COPIES_NS).await;
             }
             copied?;

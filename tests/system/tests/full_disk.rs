@@ -2,7 +2,7 @@
 //! service resumes with the space.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -219,4 +219,50 @@ fn a_copied_store_meets_a_full_disk() {
     assert_eq!(fs.pid("meta0"), pid, "it lives");
     fs::remove_file(disk.join("foreign")).unwrap();
     wait_until("room", PATIENCE, || set(20_000).is_ok());
+}
+
+/// Who opens a small file for writing moves it to data servers by that: if these are full, that is
+/// said at once. Such a file is read and removed as before, and opens with room.
+#[test]
+fn small_files_that_cannot_leave_say_that_the_disks_are_full() {
+    const SMALL: u64 = 100;
+    const BYTES: u64 = 5000;
+    if !available("small_files_that_cannot_leave_say_that_the_disks_are_full", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "1", "--capacity", "40MiB"]);
+    let other = fs.mount("other", "");
+    let small = |number: u64| format!("small{number}");
+    for number in 0..SMALL {
+        fs::write(fs.mnt().join(small(number)), content((number, BYTES))).unwrap();
+    }
+    let fill = || {
+        for bytes in [1 << 20, 64 << 10, 4096] {
+            let mut filler = fs::OpenOptions::new().append(true).create(true).open(fs.mnt().join("filler")).unwrap();
+            while let Ok(written) = filler.write(&content((bytes, bytes))) {
+                assert!(written > 0);
+            }
+        }
+    };
+    fill();
+    let append = |dir: &Path, number: u64| fs::OpenOptions::new().append(true).open(dir.join(small(number)))?.write_all(b"more");
+    let mut refused = Vec::new();
+    for number in 0..SMALL {
+        let dir = if number % 2 == 0 { fs.mnt() } else { other.clone() };
+        if let Err(error) = append(&dir, number) {
+            // Not that they are busy, or that servers do not answer.
+            assert_full(&error);
+            refused.push(number);
+        }
+    }
+    assert!(refused.len() > 3, "{refused:?}");
+    for (mnt, number) in [(&fs.mnt(), refused[0]), (&other, refused[1])] {
+        assert!(fs::read(mnt.join(small(number))).unwrap() == content((number, BYTES)));
+        fs::remove_file(mnt.join(small(number))).unwrap();
+    }
+    fs::remove_file(fs.mnt().join("filler")).unwrap();
+    for number in &refused[2..] {
+        wait_until("room", PATIENCE, || append(&other, *number).is_ok());
+        assert!(fs::read(fs.mnt().join(small(*number))).unwrap() == [&content((*number, BYTES))[..], b"more"].concat());
+    }
 }
