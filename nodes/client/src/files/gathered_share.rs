@@ -1,14 +1,14 @@
 //! How much is gathered (`gathered.rs`), of one file and of all of a client.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use weft_base::{Nanos, SECOND};
 
 /// Bytes that are gathered of all files of a client at most.
 const BYTES_MAX: usize = 64 << 20;
 /// After an answer of a data server that has little room nothing is gathered for so long, in
-/// nanoseconds.
+/// nanoseconds, and then only after another answer.
 const SCARCE_NS: u64 = 10 * SECOND;
 /// After a file of which it was worth the trouble so many more may be such, too.
 const EXPECTED: usize = 32;
@@ -16,7 +16,7 @@ const EXPECTED: usize = 32;
 /// What data servers have said of their room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
-    /// None was written to yet.
+    /// None was written to yet, or not since one had little.
     Unknown,
     Plenty,
     Scarce,
@@ -55,8 +55,10 @@ pub(crate) struct Gathered {
     pub(super) again: Expected,
     /// Each part of a file that is being sent (`behind.rs`) has another one of it.
     sending: Arc<()>,
-    /// Data servers have room, as the first one has said, from this time on; 0: none has said so.
-    has_room_from: AtomicU64,
+    /// A data server has said that it has plenty of room, and none since that it has little.
+    has_plenty: AtomicBool,
+    /// Until then what one has said that has little counts for all.
+    scarce_until: AtomicU64,
 }
 
 /// The share of one file in that, given back when it is dropped.
@@ -74,19 +76,24 @@ impl Gathered {
 
     /// A data server was written to, and may have said that it has plenty of room.
     pub(super) fn told(&self, has_plenty: bool, now: Nanos) {
-        match has_plenty {
-            true if self.has_room_from.load(Ordering::Relaxed) > 0 => {}
-            true => self.has_room_from.store(now.0.max(1), Ordering::Relaxed),
-            false => self.has_room_from.store(now.0 + SCARCE_NS, Ordering::Relaxed),
+        if !has_plenty {
+            self.scarce_until.store(now.0 + SCARCE_NS, Ordering::Relaxed);
+            self.has_plenty.store(false, Ordering::Relaxed);
+        } else if !self.has_plenty.load(Ordering::Relaxed) && !self.is_scarce(now) {
+            self.has_plenty.store(true, Ordering::Relaxed);
         }
+    }
+
+    fn is_scarce(&self, now: Nanos) -> bool {
+        now.0 < self.scarce_until.load(Ordering::Relaxed)
     }
 
     /// Whether data servers will take what is gathered.
     pub(super) fn room(&self, now: Nanos) -> Room {
-        match self.has_room_from.load(Ordering::Relaxed) {
-            0 => Room::Unknown,
-            from if from <= now.0 => Room::Plenty,
-            _ => Room::Scarce,
+        match self.has_plenty.load(Ordering::Relaxed) {
+            true => Room::Plenty,
+            false if self.is_scarce(now) => Room::Scarce,
+            false => Room::Unknown,
         }
     }
 
@@ -152,7 +159,10 @@ mod tests {
         assert_eq!(all.room(Nanos(SECOND)), Room::Plenty);
         all.told(false, Nanos(2 * SECOND));
         all.told(true, Nanos(3 * SECOND));
-        assert_eq!([3, 12].map(|seconds| all.room(Nanos(seconds * SECOND))), [Room::Scarce, Room::Plenty]);
+        // A disk that was full a moment ago is one until its server says otherwise.
+        assert_eq!([3, 12].map(|seconds| all.room(Nanos(seconds * SECOND))), [Room::Scarce, Room::Unknown]);
+        all.told(true, Nanos(12 * SECOND));
+        assert_eq!(all.room(Nanos(12 * SECOND)), Room::Plenty);
     }
 
     #[test]
