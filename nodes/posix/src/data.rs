@@ -168,7 +168,12 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let client = self.client.for_one_operation();
         self.before_change(who, file, &client, &open).await?;
         // Without the deadline of one operation: a large range takes many.
-        self.noted(Box::pin(self.client.fallocate(who, &open.file, offset, bytes, how)).await)?;
+        let outcome = Box::pin(self.client.fallocate(who, &open.file, offset, bytes, how)).await;
+        if outcome.is_err() {
+            // A part may be reserved, and the file longer: what caches above do not expect.
+            self.forget_told(open.file.handle());
+        }
+        self.noted(outcome)?;
         self.after_change(who, &client, &open).await?;
         // The range may have taken longer than one operation may.
         self.make_stable(&self.client.for_one_operation(), &open).await

@@ -204,3 +204,27 @@ fn promise_holes_are_found() {
     let data = seek(&reader, SeekFrom::Data(61_000)).unwrap();
     assert!((65_536..=70_000).contains(&data), "{data}");
 }
+
+/// A reservation for which there is no room may have made the file longer: its mount shows the size
+/// that others see.
+#[test]
+fn a_reservation_that_fails_shows_what_it_has_left() {
+    if !available("a_reservation_that_fails_shows_what_it_has_left", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--data", "1", "--capacity", "40MiB", "-o", "cache_ms=3600000"]);
+    let leased = fs.mount("leased", "");
+    for (mnt, other) in [(fs.mnt(), &leased), (leased.clone(), &fs.mnt())] {
+        let path = mnt.join("file");
+        fs::write(&path, [1; 20_000]).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().len(), 20_000);
+        let file = open(&path);
+        assert_eq!(fallocate(&file, FallocateFlags::empty(), 0, 60 << 20), Err(Errno::NOSPC));
+        let read = fs::read(&path).unwrap().len() as u64;
+        let shown = [file.metadata().unwrap().len(), fs::metadata(&path).unwrap().len(), fs::metadata(other.join("file")).unwrap().len()];
+        assert!(read > 20_000 && shown == [read; 3], "{read} bytes are read, {shown:?} are shown");
+        drop(file);
+        fs::remove_file(&path).unwrap();
+        wait_until("its space", PATIENCE, || used(&fs) == 0);
+    }
+}
