@@ -42,8 +42,10 @@ impl Names {
         found.as_ref().map(|found| show_name(&found.path))
     }
 
-    /// Looks for those among `keys` that are not known.
-    pub fn find(&mut self, fs: &Fs, keys: &[u64]) {
+    /// Looks for those among `keys` that are not known, for about so long: an object that others
+    /// have not brought to its servers yet is waited for.
+    pub fn find(&mut self, fs: &Fs, keys: &[u64], patience: Duration) {
+        let end = Instant::now() + patience;
         if self.found.len() > KEPT {
             self.found.clear();
         }
@@ -57,7 +59,11 @@ impl Names {
         }
         let mut files = Vec::new();
         for key in unknown {
-            let kind = fs.run(fs.client.getattr(Handle(key))).map(|attr| attr.kind);
+            let left_ns = end.saturating_duration_since(Instant::now()).as_nanos() as u64;
+            if left_ns == 0 {
+                break;
+            }
+            let kind = fs.run(fs.client.for_at_most(left_ns).getattr(Handle(key))).map(|attr| attr.kind);
             match kind {
                 Ok(FileKind::Directory) => {
                     let path = path_of_dir(fs, Handle(key));

@@ -88,13 +88,15 @@ impl Watch {
         ask_all();
         thread::sleep(interval);
         ask_all();
+        // A name may be with a server that does not answer: that makes nobody else silent.
+        let asked_s = shared.now_s();
         shared.find_names();
-        shared.snapshot()
+        shared.snapshot(asked_s)
     }
 
     /// What is known now.
     pub fn snapshot(&self) -> Snapshot {
-        self.shared.snapshot()
+        self.shared.snapshot(self.shared.now_s())
     }
 
     /// Every server's points after this second.
@@ -167,7 +169,7 @@ impl Shared {
     fn ask(&self, number: usize) {
         let server = lock(&self.servers[number]).seen.entry.id;
         let answer = self.fs.live(server).map_err(|error| self.fs.why(&error));
-        let at = self.began.elapsed().as_secs_f64();
+        let at = self.now_s();
         let mut track = lock(&self.servers[number]);
         match answer {
             Err(problem) => track.seen.problem = Some(problem),
@@ -191,11 +193,17 @@ impl Shared {
         (self.interval.as_secs_f64() * PATIENCE_INTERVALS).max(PATIENCE_S)
     }
 
-    fn snapshot(&self) -> Snapshot {
+    /// Seconds since the watching began.
+    fn now_s(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    /// What is known, as of that second.
+    fn snapshot(&self, now_s: f64) -> Snapshot {
         let seen: Vec<Seen> = self.tracks().map(|track| track.seen.clone()).collect();
         let names = lock(&self.names);
         let fs = (self.fs.client.map().fs_name.clone(), self.fs.id().to_string());
-        let times = (self.began.elapsed().as_secs_f64(), self.interval.as_secs_f64(), self.patience_s());
+        let times = (now_s, self.interval.as_secs_f64(), self.patience_s());
         let mut now = snapshot(fs, &seen, times, |key| names.get(key));
         // Servers behind Unix sockets are on this machine, and so are the processes that they name.
         if seen.iter().all(|seen| seen.entry.address.starts_with("unix:")) {
@@ -210,7 +218,7 @@ impl Shared {
     }
 
     fn replies(&self) -> Vec<(ServerEntry, Option<LiveReply>)> {
-        let now = self.began.elapsed().as_secs_f64();
+        let now = self.now_s();
         let reply = |track: MutexGuard<'_, Track>| {
             let fresh = track.seen.last.as_ref().filter(|(at, _)| now - at <= self.patience_s());
             (track.seen.entry.clone(), fresh.map(|(_, reply)| reply.clone()))
@@ -218,13 +226,13 @@ impl Shared {
         self.tracks().map(reply).collect()
     }
 
-    /// Looks for the paths of objects that are shown and not known. The list is not locked
-    /// meanwhile.
+    /// Looks for the paths of objects that are shown and not known, for a moment only: others may
+    /// have them. The list is not locked meanwhile.
     fn find_names(&self) {
-        let seen = self.snapshot();
+        let seen = self.snapshot(self.now_s());
         let keys: Vec<u64> = seen.objects.iter().map(|row| row.key).chain(seen.oldest.iter().map(|row| row.key)).collect();
         let mut names = lock(&self.names).clone();
-        names.find(&self.fs, &keys);
+        names.find(&self.fs, &keys, NAMES_EVERY);
         *lock(&self.names) = names;
     }
 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use weft_system_tests::{FileSystem, Need, Uring, available, ok, states_of_threads, wait_until};
+use weft_system_tests::{FileSystem, Need, Uring, available, ok, states_of_threads, wait_until, weft};
 
 /// The deadline of the mounts in these tests, in seconds: nothing here may take so long.
 const DEADLINE_S: u64 = 30;
@@ -235,5 +235,31 @@ fn pages_of_a_hung_server_keep_back_no_others() {
     assert!(done < FILES * 3 / 5, "{done} of {FILES} were read: about half of the files lie on the server that does not answer");
     fs.signal("data0", Signal::CONT);
     readers.iter_mut().for_each(|reader| assert!(reader.wait().expect("a child").success(), "a reader that waited has its data"));
+    fs.down();
+}
+
+/// `weft top --once` says who does not answer, and that all others do, also if what these were
+/// asked for has its name at the one that does not.
+#[test]
+fn top_says_which_server_is_silent() {
+    if !available("top_says_which_server_is_silent", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "2", "--data", "1"]);
+    let dirs: Vec<_> = (0..16).map(|number| fs.mnt().join(format!("dir{number}"))).collect();
+    dirs.iter().for_each(|dir| fs::create_dir(dir).expect("the servers answer"));
+    for dir in dirs.iter().filter(|dir| fs.server_of(dir) == "meta1") {
+        let mut file = fs::File::create(dir.join("file")).expect("the servers answer");
+        file.write_all(&vec![7; 3 << 20]).expect("the servers answer");
+        file.sync_all().expect("the servers answer");
+    }
+    fs.signal("meta1", Signal::STOP);
+    let looked = weft().args(["top", "--once", "--json", "--state"]).arg(fs.state()).output().expect("weft runs");
+    fs.signal("meta1", Signal::CONT);
+    let report: serde_json::Value = serde_json::from_slice(&looked.stdout).expect("JSON");
+    let of_meta1 = |row: &serde_json::Value| row["id"].as_str().is_some_and(|id| id.starts_with("h1."));
+    assert!(report["objects"].as_array().expect("a list").iter().any(of_meta1), "{report}");
+    let silent: Vec<_> = report["servers"].as_array().expect("a list").iter().filter(|row| row["answers"] == false).collect();
+    assert!(!looked.status.success() && silent.len() == 1 && silent[0]["name"] == "meta1", "{report}");
     fs.down();
 }
