@@ -368,8 +368,8 @@ pub fn parse_options(options: &[String]) -> Result<MountOptions> {
             ("ro", None) => parsed.kernel.read_only = true,
             ("rw", None) => parsed.kernel.read_only = false,
             ("noexec", None) => parsed.kernel.no_exec = true,
-            // For `check_place`.
-            ("nonempty", None) => {}
+            // For `check_place`; behind a comma too many.
+            ("nonempty" | "", None) => {}
             ("threads", Some(_)) => parsed.threads = number()?.clamp(1, 256) as usize,
             ("transport", Some("auto")) => parsed.transport = Transport::Auto,
             ("transport", Some("device")) => parsed.transport = Transport::Device,
@@ -424,6 +424,7 @@ mod tests {
         for bad in ["fast", "threads=many", "threads", "ro=1", "direct_from=big", "transport=fast"] {
             assert!(parse(bad).unwrap_err().to_string().contains(bad), "{bad}");
         }
+        assert!(parse("ro,").unwrap().kernel.read_only && parse("").is_ok(), "a comma too many, as mount takes it");
         assert_eq!(parse("leases,threads=2").unwrap().remembers, Remembers::UntilChanged);
         assert_eq!(parse("threads=2").unwrap().remembers, Remembers::Default);
         let dataset = parse("dataset,threads=2").unwrap();
