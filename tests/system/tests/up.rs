@@ -4,8 +4,12 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-use weft_system_tests::{FileSystem, Need, available, fails, ok, weft};
+use rustix::process::Signal;
+use weft_system_tests::{FileSystem, Need, alive, available, fails, ok, signal, wait_until, weft};
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `weft up` of the state, refused.
 fn refused(fs: &FileSystem, args: &[&str]) -> String {
@@ -68,6 +72,31 @@ fn down_ends_a_server_that_was_taken_out_of_the_config() {
     let words = ok(weft().args(["down", "--state"]).arg(fs.state()));
     assert!(words.contains("data1 ran although") && words.contains("stopped 3 servers"), "{words}");
     assert!(fs.processes().is_empty());
+}
+
+/// A server that runs by its old name is named, and goes on; what was ended starts by the new name.
+#[test]
+fn a_server_with_another_name_is_restarted_first() {
+    if !available("a_server_with_another_name_is_restarted_first", &[]) {
+        return;
+    }
+    let fs = FileSystem::prepare();
+    fs.start(&["--meta", "1", "--data", "2"]);
+    let (config, pid) = (fs.state().join("weft.toml"), fs.pid("data1").expect("it runs"));
+    let text = fs::read_to_string(&config).unwrap();
+    for (name, address) in [("renamed", "run/data1.sock"), ("moved", "run/moved.sock")] {
+        let new = text.replace("\"data1\"", &format!("\"{name}\"")).replace("run/data1.sock", address);
+        assert!(new != text);
+        fs::write(&config, new).unwrap();
+        let words = fails(weft().args(["up", "--state"]).arg(fs.state()));
+        assert!(words.contains("data1 runs") && words.contains(name), "{words}");
+        assert!(alive(pid) && fs.pid(name).is_none(), "the one that runs goes on");
+    }
+    signal(pid, Signal::TERM).unwrap();
+    wait_until("its end", PATIENCE, || !alive(pid));
+    fs.start(&[]);
+    assert!(fs.status().0 && fs.pid("moved").is_some());
+    fs.down();
 }
 
 #[test]

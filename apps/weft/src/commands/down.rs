@@ -57,7 +57,7 @@ impl Args {
 }
 
 /// The servers of this state that run and are in its config no more.
-fn unnamed_servers(state: &StateDir, config: &Config) -> Result<Vec<String>> {
+pub fn unnamed_servers(state: &StateDir, config: &Config) -> Result<Vec<String>> {
     let mut unnamed = Vec::new();
     let run = state.run_dir();
     let entries = match std::fs::read_dir(&run) {

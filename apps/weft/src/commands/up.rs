@@ -120,6 +120,7 @@ impl Args {
         if !new {
             self.check_unchanged(&config)?;
             stores::check(&config)?;
+            check_names(&state, &config)?;
         }
         let mut started = Vec::new();
         if let Err(error) = self.wait_until_serving(&state, &config, &mut started, common) {
@@ -366,6 +367,22 @@ fn undo_create(state: &StateDir, dirs: &[PathBuf]) {
             std::fs::read_dir(dir).into_iter().flatten().flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
         files.for_each(|entry| drop(std::fs::remove_file(entry.path())));
     }
+}
+
+/// A server that runs by a name of before is not started by its new one: it has its folder.
+fn check_names(state: &StateDir, config: &Config) -> Result<()> {
+    let mut missing = Vec::new();
+    for server in &config.servers {
+        if process::holder(&state.pid_file(&server.name))?.is_none() {
+            missing.push(server.name.as_str());
+        }
+    }
+    let unnamed = down::unnamed_servers(state, config)?;
+    if let ([missing, ..], [unnamed, ..]) = (&missing[..], &unnamed[..]) {
+        let file = config.file.display();
+        bail!("{unnamed} runs, and {file} does not name it any more: end it before {missing} starts, or all by `weft down`");
+    }
+    Ok(())
 }
 
 fn start_servers(state: &StateDir, config: &Config, started: &mut Vec<Started>) -> Result<()> {
