@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rustix::fs::{XattrFlags, setxattr};
+use rustix::mount::MountFlags;
 use serde_json::Value;
 use weft_system_tests::{FileSystem, Need, available, fails, ok, run, weft};
 
@@ -195,4 +196,40 @@ fn what_is_being_written_is_named_and_left() {
     open.write_all(b"and more").expect("it is not sealed");
     drop(open);
     assert_eq!(seal(&fs, &[])["changed"], 1, "the rest is sealed already");
+}
+
+/// A kernel that is told that it may write, after the mount was made (`mount -o remount,rw`), is
+/// refused all the same: what such a mount keeps would not be true any more.
+#[test]
+fn a_mount_of_a_dataset_stays_read_only() {
+    if !available("a_mount_of_a_dataset_stays_read_only", &[Need::Fuse, Need::Root]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "1"]);
+    fs::create_dir(fs.mnt().join("set")).unwrap();
+    fs::write(fs.mnt().join("set/file"), "text").unwrap();
+    fs::write(fs.mnt().join("other"), "text").unwrap();
+    ok(weft().arg("seal").arg(fs.at("/set")));
+    let data = fs.mount("data", "dataset");
+    rustix::mount::mount_remount(&data, MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME, c"").unwrap();
+    let in_data = |name: &str| data.join(name);
+    let outcomes = [
+        fs::create_dir(in_data("dir")),
+        fs::remove_file(in_data("other")),
+        fs::rename(in_data("other"), in_data("moved")),
+        fs::hard_link(in_data("other"), in_data("link")),
+        symlink("other", in_data("symlink")),
+        fs::set_permissions(in_data("other"), fs::Permissions::from_mode(0o600)),
+        fs::write(in_data("new"), "text"),
+        fs::write(in_data("set/file"), "more"),
+        setxattr(in_data("other"), "user.name", b"value", XattrFlags::empty()).map_err(std::io::Error::from),
+    ];
+    for (number, outcome) in outcomes.into_iter().enumerate() {
+        assert_eq!(outcome.map_err(|error| error.raw_os_error()), Err(Some(EROFS)), "change {number}");
+    }
+    let mut names: Vec<_> = fs::read_dir(fs.mnt()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["other", "set"]);
+    assert_eq!(fs::read_to_string(in_data("set/file")).unwrap(), "text");
+    fs.down();
 }
