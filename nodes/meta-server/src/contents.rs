@@ -140,6 +140,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             return if *has_no_room { Err(Status::NoSpace) } else { Ok(()) };
         }
         moving.insert(handle, false);
+        drop(moving);
         let this = Rc::clone(self);
         self.rt.spawn(async move {
             if this.move_out(handle).await.is_err() {
