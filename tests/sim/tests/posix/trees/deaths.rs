@@ -211,9 +211,8 @@ pub fn run(seed: u64) {
         });
         world.run(flows.collect());
         // Who wants to write to what a dead mount had open may have to wait for its session to end.
-        world.sim.run_for(random.below(2) * 40 * SECOND);
+        world.sim.run_for(40 * SECOND);
     }
-    world.sim.run_for(40 * SECOND);
     all_work(&world, &mounts, &trees, |number| number % 2);
     for mount in mounts {
         world.run(vec![world.sim.spawn_on(mount.node, |_| async move { mount.posix.end(30 * SECOND).await })]);
@@ -238,6 +237,8 @@ fn mount_dies(world: &World, mounts: &mut [Mount], trees: &[Shared; 4], (dying, 
     if world.sim.is_running(victim) {
         world.sim.crash(victim);
     }
+    // What its last messages ask for is done.
+    world.sim.run_for(SECOND);
     mounts[dying] = Mount::new(&world.sim, &world.cluster, &format!("again {round}"), None);
     changed
 }
