@@ -375,11 +375,11 @@ impl Leased {
 
     fn end(&self, inner: &mut Inner, ended: Ended) {
         inner.forget(&ended);
-        self.log(inner, ended);
+        self.log_end(inner, ended);
     }
 
     /// What was asked for before now is not believed.
-    fn log(&self, inner: &mut Inner, ended: Ended) {
+    fn log_end(&self, inner: &mut Inner, ended: Ended) {
         let number = self.newest.fetch_add(1, Ordering::AcqRel) + 1;
         if ended == Ended::AnyObject {
             inner.any_object = number;

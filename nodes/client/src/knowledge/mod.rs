@@ -347,7 +347,7 @@ impl Knowledge {
 
     /// A server has restarted: a power cut may have set versions back.
     pub fn restarted(&self, server: ServerId) {
-        self.leased.doubt(server);
+        self.leased.suspend(server);
         self.directories.forget_all();
     }
 }

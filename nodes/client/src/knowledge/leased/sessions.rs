@@ -26,12 +26,12 @@ impl Leased {
     /// Nothing that the server has told is believed before it answers that the session goes on.
     /// What was told above is to be forgotten there if it does not: so the session, and what was
     /// told in it, stay known.
-    pub fn doubt(&self, server: ServerId) {
+    pub fn suspend(&self, server: ServerId) {
         let mut inner = self.lock();
         if let Some(session) = inner.sessions.get_mut(&server) {
             session.until = Nanos(0);
         }
-        self.log(&mut inner, Ended::Server(server));
+        self.log_end(&mut inner, Ended::Server(server));
     }
 
     /// The session in which this client goes on to hear what the server has to say.

@@ -187,14 +187,14 @@ fn a_lease_that_ends_ends_what_its_server_told_of_objects_whoever_told_the_names
 /// Nothing is believed of a server that may have restarted. What was told above stays known until
 /// it is forgotten there: the server is asked in the session in which it was told.
 #[test]
-fn what_is_doubted_is_known_until_the_session_goes_on_or_another_one_begins() {
+fn what_was_told_is_known_until_the_session_goes_on_or_another_one_begins() {
     for goes_on in [true, false] {
         let leased = begun();
         let session = leased.session(META);
         tell(&leased, asked(&leased), 7);
         let late = asked(&leased);
         assert_eq!(believed(&leased), Some(7));
-        leased.doubt(META);
+        leased.suspend(META);
         assert_eq!((believed(&leased), leased.session(META)), (None, session));
         assert_eq!(leased.told_under(META, &LeaseNotice::Everything {}), [FILE]);
         // What was asked before may be of before.

@@ -9,15 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use weft_base::{FileKind, MILLISECOND, SECOND, ServerId};
-use weft_client::XattrFlags;
 use weft_posix::InodeNumber;
 use weft_rt_sim::{Fault, Joined, Random};
 use weft_sim_tests::mount::{Mount, caller, how};
 use weft_wire::Rights;
 
 use super::model::{Dir, Entry, File, Id, Picked, TOP, Tree};
-use super::{Turn, World, seeds_of};
-use crate::ROOT;
+use super::{TREES, Turn, World, make_tops, seeds_of};
 
 /// Longer than anything that was closed stays with its mount, in nanoseconds.
 const REST_NS: u64 = 3 * SECOND;
@@ -164,19 +162,8 @@ pub fn run(seed: u64) {
     if seed % 4 < 2 {
         world.takes_small_files();
     }
-    let is_presplit = seed % 3 == 2;
-    world.alone(0, move |mount| async move {
-        for name in ["a", "b", "both"] {
-            let who = caller(1, 0).who;
-            let made = mount.posix.mkdir(&who, ROOT, name.as_bytes(), 0o755).await.expect("a new directory");
-            if is_presplit {
-                let hint = mount.posix.set_xattr(&who, made.node, b"user.weft.presplit", b"all", XattrFlags::default());
-                hint.await.expect("it is set");
-            }
-        }
-    });
-    let names = [("a", "a"), ("b", "b"), ("both", "c"), ("both", "d")];
-    let trees = names.map(|(name, prefix)| Rc::new(RefCell::new(Tree::new(name.to_string(), prefix))));
+    make_tops(&world, seed % 3 == 2);
+    let trees = TREES.map(|(name, prefix)| Rc::new(RefCell::new(Tree::new(name.to_string(), prefix))));
     let mut mounts = world.mounts.to_vec();
     let mut random = world.sim.random();
     for round in 0..3 {

@@ -21,6 +21,8 @@ mod steps;
 
 /// Turns of one tree.
 const TURNS: u32 = 6;
+/// The directory at the top of each tree, and how names in it begin: two share one.
+const TREES: [(&str, &str); 4] = [("a", "a"), ("b", "b"), ("both", "c"), ("both", "d")];
 /// What is done in one turn, at most.
 const STEPS_MAX: u64 = 30;
 
@@ -56,6 +58,20 @@ async fn take_turns(mounts: [Mount; 2], number: u32, mut tree: Tree) -> Tree {
     tree
 }
 
+/// Makes the directories at the tops of all trees.
+fn make_tops(world: &World, is_presplit: bool) {
+    world.alone(0, move |mount| async move {
+        for name in ["a", "b", "both"] {
+            let who = caller(1, 0).who;
+            let made = mount.posix.mkdir(&who, ROOT, name.as_bytes(), 0o755).await.expect("a new directory");
+            if is_presplit {
+                let hint = mount.posix.set_xattr(&who, made.node, b"user.weft.presplit", b"all", XattrFlags::default());
+                hint.await.expect("it is set");
+            }
+        }
+    });
+}
+
 /// One run.
 pub fn run(seed: u64) {
     // Some keep no leases and ask each time.
@@ -70,19 +86,8 @@ pub fn run(seed: u64) {
     if seed % 5 == 1 {
         world.cluster.grow(&[300 * MILLISECOND, 600 * MILLISECOND]);
     }
-    let is_presplit = seed % 3 == 2;
-    world.alone(0, move |mount| async move {
-        for name in ["a", "b", "both"] {
-            let who = caller(1, 0).who;
-            let made = mount.posix.mkdir(&who, ROOT, name.as_bytes(), 0o755).await.expect("a new directory");
-            if is_presplit {
-                let hint = mount.posix.set_xattr(&who, made.node, b"user.weft.presplit", b"all", XattrFlags::default());
-                hint.await.expect("it is set");
-            }
-        }
-    });
-    let trees = [("a", "a"), ("b", "b"), ("both", "c"), ("both", "d")];
-    let flows = (0..).zip(trees).map(|(number, (name, prefix))| {
+    make_tops(&world, seed % 3 == 2);
+    let flows = (0..).zip(TREES).map(|(number, (name, prefix))| {
         let (mounts, tree) = (world.mounts.clone(), Tree { is_calm, does_all: seed % 4 != 1, ..Tree::new(name.to_string(), prefix) });
         world.sim.spawn_on(mounts[number as usize % 2].node, move |_| take_turns(mounts, number, tree))
     });
