@@ -47,7 +47,7 @@ pub use locks::LockMode;
 pub use moves::{SLICE_NAMES_MAX, next_slice, servers_for};
 pub use open_files::AskedSize;
 pub use ops::{
-    ClosePlan, CycleCheck, DataState, MovePlan, RenamePlan, RenameSource, RenameTarget, SizePlan, XATTR_NAME_BYTES_MAX,
+    ClosePlan, CycleCheck, DataState, HoldAsked, MovePlan, RenamePlan, RenameSource, RenameTarget, SizePlan, XATTR_NAME_BYTES_MAX,
     XATTR_TOTAL_BYTES_MAX, XATTR_VALUE_BYTES_MAX, truncated,
 };
 pub use partitions::removal_over;

@@ -260,3 +260,66 @@ fn attributes_are_set_once_however_often_they_are_told() {
     m.client = OTHER;
     refused(&mut m, later, Status::CapabilityRefused);
 }
+
+/// That its client has removed what this name leads to.
+fn removed(of: Handle, called: &str, handle: Handle) -> NewFiles {
+    let mut group = directory(of, called, handle);
+    (group.files[0].mode, group.files[0].layout) = (0, Layout { stripe_bytes: 0, width: 0, first: 0, generation: 0 });
+    group
+}
+
+fn remove(m: &mut Machine, group: &NewFiles) -> Result<()> {
+    m.change(|state, cx, record| state.prepare_absorbed_removal(cx, group, &group.files[0], record))
+}
+
+#[test]
+fn names_are_removed_once_however_often_they_are_told() {
+    let (mut m, dir, handles) = delegated();
+    let (inner, again) = (Handle(handles.first.0 + 1), Handle(handles.first.0 + 2));
+    let first = file(&m.state, dir, 1, handles.first);
+    absorb(&mut m, &first).unwrap();
+    absorb_directory(&mut m, &directory(dir, "inner", inner)).unwrap();
+    m.link(handles.first, dir, "linked").unwrap();
+    let version = m.attr(dir).version;
+    for _ in 0..2 {
+        remove(&mut m, &removed(dir, "f1", handles.first)).unwrap();
+        remove(&mut m, &removed(dir, "inner", inner)).unwrap();
+        assert_eq!(m.lookup(dir, "f1").map(drop), Err(Status::NotFound));
+        let attr = m.attr(dir);
+        assert_eq!((attr.size, attr.nlink, attr.version), (2, 2, version + 2));
+        assert!(attr.mtime < WallTime(i64::MAX), "no time that the clock of the server has not shown");
+        assert_eq!(m.attr(handles.first).nlink, 1);
+    }
+    // What the name leads to since then stays, and what is told of a directory that is gone is old.
+    let second = file(&m.state, dir, 1, again);
+    absorb(&mut m, &second).unwrap();
+    remove(&mut m, &removed(dir, "f1", handles.first)).unwrap();
+    assert_eq!(m.lookup(dir, "f1"), Ok(again));
+    remove(&mut m, &removed(inner, "f1", again)).unwrap();
+    let (mode, atime, mtime, at) = (Some(0o700), None, None, WallTime(5));
+    set(&mut m, &NewAttributes { position: 0, dir: inner, who: Credentials::ROOT, mode, atime, mtime, at, version: 9 }).unwrap();
+    assert_eq!(m.lookup(dir, "f1"), Ok(again));
+}
+
+#[test]
+fn removals_that_a_client_may_not_do_are_refused() {
+    let (mut m, dir, handles) = delegated();
+    let (outside, inside) = (m.mkdir(ROOT_HANDLE, "other").unwrap(), m.mkdir(dir, "not-its-own").unwrap());
+    let (other, first) = (m.create(outside, "file").unwrap(), m.lookup(dir, "first").unwrap());
+    let refused = |m: &mut Machine, group: NewFiles, why| {
+        assert_eq!(remove(m, &group), Err(why), "{group:?}");
+    };
+    refused(&mut m, removed(outside, "file", other), Status::CapabilityRefused);
+    // Others may make files in it.
+    refused(&mut m, removed(dir, "not-its-own", inside), Status::CapabilityRefused);
+    refused(&mut m, NewFiles { who: user(5, 5), ..removed(dir, "first", first) }, Status::AccessDenied);
+    refused(&mut m, removed(dir, "a/b", first), Status::Invalid);
+    absorb_directory(&mut m, &directory(dir, "inner", handles.first)).unwrap();
+    let inside = file(&m.state, handles.first, 1, Handle(handles.first.0 + 1));
+    absorb(&mut m, &inside).unwrap();
+    refused(&mut m, removed(dir, "inner", handles.first), Status::NotEmpty);
+    m.client = OTHER;
+    refused(&mut m, removed(dir, "first", first), Status::CapabilityRefused);
+    m.client = ME;
+    remove(&mut m, &removed(dir, "first", first)).unwrap();
+}

@@ -158,9 +158,11 @@ impl KeyRights {
             }
             _ => {}
         }
-        if let Request::Create(create) = &mut *request {
-            // It could not tell of what it makes so.
-            create.can_hold = None;
+        // It could not tell of what it makes or removes so.
+        match &mut *request {
+            Request::Create(create) => create.can_hold = None,
+            Request::Unlink(unlink) => unlink.can_hold = None,
+            _ => {}
         }
         if !self.is_for_everybody() {
             believe(request, opened);

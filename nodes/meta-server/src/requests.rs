@@ -113,7 +113,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 if delays && self.state.borrow().inline_limit(create.at.dir) > 0 {
                     self.look_for_delay_room();
                 }
-                self.may_hold(client, create);
+                create.can_hold = create.can_hold.filter(|_| self.may_hold(client, create.at.dir));
+            }
+            Request::Unlink(unlink) => {
+                unlink.can_delay = unlink.can_delay.filter(|_| self.may_delay(client));
+                unlink.can_hold = unlink.can_hold.filter(|_| self.may_hold(client, unlink.at.dir));
             }
             Request::Open(open) if open.can_delay == Some(true) && !self.may_delay(client) => open.can_delay = None,
             _ => {}

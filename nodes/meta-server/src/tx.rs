@@ -158,7 +158,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             let state = self.state.borrow();
             state.commit_parts(own, &mut record);
             let cx = weft_namespace::RequestContext { now: own.time, ..self.context(self.asker(header)) };
-            change.reply.body(&state, &cx, &record, made)?
+            change.reply.body(&state, &cx, &mut record, made)?
         };
         self.announce(self.asker(header), &record)?;
         record.changes.push(Change::PutDecided { tx, participants });

@@ -108,7 +108,7 @@ fn names_move_and_inodes_stay() {
         assert_eq!((after.mtime, after.mode), (before.mtime, before.mode), "nobody has changed it");
         // A change of what has moved takes its two servers, and rmdir all of them.
         for file in ["f1", "f2", "f3", "linked"] {
-            let unlink = UnlinkRequest { at: at(dir), name: name(file), who: Credentials::ROOT };
+            let unlink = UnlinkRequest::of(at(dir), name(file), Credentials::ROOT);
             let handle = client.call(server_of(&over.map, file), &unlink).await.expect("it is there").handle;
             assert_eq!(names.remove(file), Some(handle));
         }

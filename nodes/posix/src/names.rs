@@ -113,7 +113,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// # Errors
     /// As [`weft_client::Client::unlink`].
     pub async fn unlink(&self, who: &Credentials, dir: InodeNumber, name: &[u8]) -> Result<()> {
-        self.noted(self.changing().unlink(who, dir.handle(), name).await)
+        self.noted(self.changing().unlink_with(who, dir.handle(), name, self.options.absorbs).await)
     }
 
     /// Removes an empty directory.

@@ -345,13 +345,13 @@ impl Worker {
     async fn perform(&mut self, action: &Action, number: usize) -> Result<Answer, Status> {
         let (client, who) = (self.client.clone(), &Credentials::ROOT);
         let attr = |attr: weft_base::Attr| Answer::Attr(Seen::from(&attr));
-        let done = |()| Answer::Nothing;
+        let (done, absorbs) = (|()| Answer::Nothing, self.shared.borrow().history.delays);
         match action {
             Action::Create { dir, name, exclusive, truncate } => {
                 let rights = Rights::READ.with(Rights::WRITE);
-                let (mode, exclusive, truncate, can_absorb) = (FILE_MODE, *exclusive, *truncate, self.shared.borrow().history.delays);
-                let delays = DelayWrites::allowed(can_absorb, !number.is_multiple_of(4));
-                let options = CreateOptions { mode, exclusive, rights, truncate, delays, can_absorb, ..CreateOptions::default() };
+                let (mode, exclusive, truncate, delays) =
+                    (FILE_MODE, *exclusive, *truncate, DelayWrites::allowed(absorbs, !number.is_multiple_of(4)));
+                let options = CreateOptions { mode, exclusive, rights, truncate, delays, can_absorb: absorbs, ..CreateOptions::default() };
                 let (attr, file, created) = client.create(who, *dir, &name.bytes(), &options).await?;
                 self.open.entry(attr.handle).or_default().push(file);
                 Ok(Answer::Created(Seen::from(&attr), created))
@@ -365,7 +365,7 @@ impl Worker {
                 self.made = Some((made.handle, self.random.below(10) as u32));
                 Ok(attr(made))
             }
-            Action::Unlink { dir, name } => Ok(done(client.unlink(who, *dir, &name.bytes()).await?)),
+            Action::Unlink { dir, name } => Ok(done(client.unlink_with(who, *dir, &name.bytes(), absorbs).await?)),
             Action::Rmdir { dir, name } => Ok(done(client.rmdir(who, *dir, &name.bytes()).await?)),
             Action::Rename { from_dir, from, to_dir, to, mode } => {
                 let flags = RenameFlags { no_replace: *mode == RenameMode::NoReplace, exchange: *mode == RenameMode::Exchange };

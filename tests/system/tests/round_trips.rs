@@ -152,6 +152,18 @@ fn files_that_are_listed_cost_what_is_read_of_them() {
     same(&fs, &back);
 }
 
+/// `rm -r` of a tree that another program has made: the first file of a directory asks, and its
+/// directory; what others removed there servers are told together.
+#[test]
+fn a_removed_file_is_a_share_of_a_message() {
+    let Some(fs) = mounted("a_removed_file_is_a_share_of_a_message", &["rm"]) else { return };
+    ok(weft().arg("cp").arg("-r").arg(fs.path("tree")).arg(fs.at("/tree")));
+    let costs = requests_per_file(&fs, || drop(ok(Command::new("rm").arg("-r").arg(fs.mnt().join("tree")))));
+    check("rm -r", &costs, &[("CreateMany", 0.3), ("Unlink", 0.3)]);
+    assert_eq!(fs::read_dir(fs.mnt()).unwrap().count(), 0);
+    assert_eq!(ok(weft().arg("ls").arg(fs.at("/"))), "");
+}
+
 /// Extended attributes that are set at once are seen at once, although files are known to have
 /// none.
 #[test]

@@ -5,6 +5,7 @@ use weft_layout::{Strips, first_data_server};
 use weft_wire::Rights;
 use weft_wire::ops::{CreateReply, CreateRequest, DirChange};
 
+use super::delegate::HoldAsked;
 use super::open::{check_out, written_with};
 use crate::{Change, Inode, OpenChange, Record, RequestContext, State};
 
@@ -67,7 +68,9 @@ impl State {
             }
             false => (None, None, None),
         };
-        let delegation = if is_unnamed { None } else { self.delegate(cx, request, &inode, record) };
+        let can_delay = request.can_delay == Some(true);
+        let asked = request.can_hold.filter(|_| !is_unnamed).map(|handles_left| HoldAsked { handles_left, can_delay });
+        let delegation = asked.and_then(|asked| self.delegate(cx, dir_handle, asked, record));
         let reply = CreateReply {
             created: true,
             handle,
@@ -85,7 +88,8 @@ impl State {
             dir: if is_unnamed { DirChange::NONE } else { DirChange { version: dir.version + 1, time: cx.now } },
             ceiling,
             // One that is made in it would be split.
-            tells_directories: (delegation.is_some() && self.hints(dir_handle).presplit.is_none()).then_some(true),
+            tells_directories: (delegation.is_some() && self.makes_plain_directories(dir_handle)).then_some(true),
+            tells_removals: delegation.is_some().then_some(true),
             delegation,
         };
         record.changes.push(Change::PutInode { handle, inode });
@@ -204,7 +208,8 @@ impl State {
             return Err(Status::Exists);
         }
         let (state, capability, dir) = (None, None, DirChange::NONE);
-        let (delay_bytes, ceiling, delays_attributes, delegation, closes_with_attributes, tells_directories) = Default::default();
+        let (delay_bytes, ceiling, delays_attributes, delegation) = Default::default();
+        let (closes_with_attributes, tells_directories, tells_removals) = Default::default();
         let mut reply = CreateReply {
             created: false,
             handle,
@@ -218,6 +223,7 @@ impl State {
             delegation,
             closes_with_attributes,
             tells_directories,
+            tells_removals,
         };
         let Some(inode) = self.peek(handle) else { return Ok(reply) };
         if let Some(changed) = self.replace_content(cx, request, handle, inode, record)? {

@@ -1,9 +1,9 @@
-//! Delegated directories. Who makes a file in a directory of which nobody else knows anything
-//! ([`CreateRequest::can_hold`]) may make more in it without asking, and tells of them later, many
-//! at once. What is told of the directory meanwhile only its client is told.
+//! Delegated directories. Who makes or removes a file in a directory of which nobody else knows
+//! anything ([`HoldAsked`]) may make and remove more in it without asking, and tells of them later,
+//! many at once. What is told of the directory meanwhile only its client is told.
 //!
 //! ```text
-//!           create ──▶ delegated ── given back ──────────────────▶ like any directory
+//!   create, unlink ──▶ delegated ── given back ──────────────────▶ like any directory
 //!                          │  │                                          ▲
 //!  somebody else asks, and │  └ its client hears nothing, or is lost ────┤
 //!  waits (`Busy`)          ▼                                             │
@@ -14,18 +14,28 @@
 
 use weft_base::{ClientId, FileKind, Handle, Layout, MODE_MASK, MODE_SETGID, Result, Status, check_name};
 use weft_wire::ops::{
-    CreateRequest, DelayedAttributes, Delegation, DirTarget, HANDLES_FEW, HANDLES_GIVEN, HandleRange, NewAttributes, NewFile, NewFiles,
+    DelayedAttributes, Delegation, DirTarget, HANDLES_FEW, HANDLES_GIVEN, HandleRange, NewAttributes, NewFile, NewFiles, TxPart,
 };
 use weft_wire::{Capability, Rights};
 
 use super::mkdir::known_hints;
 use super::open::written_with;
-use crate::access::owns;
+use crate::access::{must_own_entries, owns};
 use crate::tx::put_xattr;
 use crate::{Change, Inode, InodeFlags, OpenChange, Record, RequestContext, State};
 
 /// Directories that are delegated to one client at most.
 const DIRECTORIES_MAX: usize = 128;
+
+/// What a client says that asks for a directory in which it makes or removes a file: it knows all
+/// names of it.
+#[derive(Clone, Copy, Debug)]
+pub struct HoldAsked {
+    /// So many handles it has left for files of this server.
+    pub handles_left: u32,
+    /// It can keep what is written to them.
+    pub can_delay: bool,
+}
 
 impl State {
     /// True if some directory is delegated.
@@ -43,24 +53,17 @@ impl State {
         self.delegations().of(client).collect()
     }
 
-    /// Delegates the directory in which a file, this one, is being made, if it can be and if its
-    /// client wants that.
-    pub(super) fn delegate(
-        &self,
-        cx: &RequestContext<'_>,
-        request: &CreateRequest,
-        made: &Inode,
-        record: &mut Record,
-    ) -> Option<Delegation> {
-        let dir = request.at.dir;
+    /// Delegates a directory in which a file is being made or removed, if it can be.
+    pub fn delegate(&self, cx: &RequestContext<'_>, dir: Handle, asked: HoldAsked, record: &mut Record) -> Option<Delegation> {
         let hints = self.hints(dir);
         // Its client makes files as mode bits and the striping of the directory say.
         let is_usual = !hints.no_metafile && hints.strips().is_none() && self.default_acl(dir).is_none();
         let is_plain = is_usual && dir.server() == self.settings().server && !self.is_split(dir);
         let is_free = self.is_settled(dir) && self.accounts().is_unlimited(hints.project);
         let has_room = self.delegations().count(cx.client) < DIRECTORIES_MAX;
-        let handles_left = request.can_hold.filter(|_| is_plain && is_free && has_room)?;
-        let wanted_bytes = if request.can_delay == Some(true) { self.content_limit(dir, made) } else { 0 };
+        let inode = self.peek(dir).filter(|_| is_plain && is_free && has_room)?;
+        let stripe_bytes = hints.apply(inode.layout).stripe_bytes;
+        let wanted_bytes = if asked.can_delay { self.inline_limit(dir).min(stripe_bytes) } else { 0 };
         let delay_bytes = match self.has_delay_room() {
             true => wanted_bytes,
             // Soon there is: the next create asks again.
@@ -68,8 +71,14 @@ impl State {
             false => 0,
         };
         record.changes.push(Change::PutDelegation { dir, client: cx.client });
-        let handles = (handles_left < HANDLES_FEW).then(|| self.prepare_handles(cx.client, record));
+        let handles = (asked.handles_left < HANDLES_FEW).then(|| self.prepare_handles(cx.client, record));
         Some(Delegation { handles, delay_bytes })
+    }
+
+    /// True if directories that are made in this one are as it is, so that they can be made without
+    /// asking if it is delegated.
+    pub fn makes_plain_directories(&self, dir: Handle) -> bool {
+        self.hints(dir).presplit.is_none()
     }
 
     /// Gives a client handles for its files. The record may make one object more.
@@ -158,6 +167,38 @@ impl State {
         Ok(())
     }
 
+    /// Takes in that a client has removed a name in a delegated directory, of a file or of an empty
+    /// directory that is delegated to it, too; if the name leads elsewhere it was told of that
+    /// before.
+    ///
+    /// # Errors
+    /// [`Status::CapabilityRefused`]: a directory is not delegated to the client. [`Status::Busy`],
+    /// and why it could not have removed the name.
+    pub fn prepare_absorbed_removal(&self, cx: &RequestContext<'_>, group: &NewFiles, file: &NewFile, record: &mut Record) -> Result<()> {
+        let (dir_handle, who) = (group.dir, &group.who);
+        let dir = match self.known_directory(&DirTarget { dir: dir_handle, map_epoch: 0 }) {
+            // Removed since.
+            Err(Status::NotFound) => return Ok(()),
+            outcome => outcome?,
+        };
+        check_name(&file.name)?;
+        let Some((handle, kind)) = self.entry(dir_handle, &file.name).filter(|(handle, _)| *handle == file.handle) else {
+            return Ok(());
+        };
+        let is_held = |dir| self.delegations().holder(dir) == Some(cx.client);
+        let is_directory = kind == FileKind::Directory;
+        if !is_held(dir_handle) || is_directory && !is_held(handle) || handle.server() != self.settings().server {
+            return Err(Status::CapabilityRefused);
+        }
+        let must_own = must_own_entries(who, dir);
+        let object = match is_directory {
+            true => TxPart::RemoveDirectory { dir: handle, must_own },
+            false => TxPart::ChangeLinks { handle, kind, delta: -1, must_own },
+        };
+        let parts = vec![TxPart::RemoveEntry { dir: dir_handle, name: file.name.clone(), handle }, object];
+        self.prepare_local(parts, who, file.named_at.min(cx.now), record).map(drop)
+    }
+
     fn take_in_file(&self, cx: &RequestContext<'_>, dir: &Inode, group: &NewFiles, file: &NewFile, record: &mut Record) -> Result<()> {
         let delays_nothing = file.delays && !file.open.contains(Rights::WRITE);
         if file.mode & !MODE_MASK != 0 || !Rights::OF_OPENS.contains(file.open) || file.open == Rights::default() || delays_nothing {
@@ -201,7 +242,11 @@ impl State {
     /// [`Status::CapabilityRefused`]: the directory is not delegated to the client.
     /// [`Status::Busy`], and why it could not have set it.
     pub fn prepare_absorbed_attributes(&self, cx: &RequestContext<'_>, told: &NewAttributes, record: &mut Record) -> Result<()> {
-        let inode = self.known_directory(&DirTarget { dir: told.dir, map_epoch: 0 })?;
+        let inode = match self.known_directory(&DirTarget { dir: told.dir, map_epoch: 0 }) {
+            // Removed since.
+            Err(Status::NotFound) => return Ok(()),
+            outcome => outcome?,
+        };
         if self.delegations().holder(told.dir) != Some(cx.client) {
             return Err(Status::CapabilityRefused);
         }

@@ -35,6 +35,7 @@ pub(crate) use mkdir::known_hints;
 
 pub use close::{ClosePlan, DataState};
 pub use content::MovePlan;
+pub use delegate::HoldAsked;
 pub use rename::{CycleCheck, RenamePlan, RenameSource, RenameTarget};
 pub use setattr::SizePlan;
 pub use truncate::truncated;

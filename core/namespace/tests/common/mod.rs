@@ -109,7 +109,7 @@ impl Machine {
     }
 
     pub fn unlink_as(&mut self, who: &Credentials, dir: Handle, file: &str) -> Result<()> {
-        let request = UnlinkRequest { at: at(dir), name: name(file), who: who.clone() };
+        let request = UnlinkRequest::of(at(dir), name(file), who.clone());
         self.parts(who, |state| Ok(state.plan_unlink(&request)?.1)).map(|_| ())
     }
 

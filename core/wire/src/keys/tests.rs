@@ -21,7 +21,7 @@ fn nothing(_: Handle) -> Rights {
 
 fn unlink(uid: u32) -> Request {
     let at = DirTarget { dir: Handle(1), map_epoch: 1 };
-    Request::Unlink(UnlinkRequest { at, name: b"x"[..].into(), who: who(uid) })
+    Request::Unlink(UnlinkRequest::of(at, b"x"[..].into(), who(uid)))
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Delegated directories: their client makes names in them by itself, and tells of many at once.
+//! Delegated directories: their client makes and removes names in them by itself, and tells of many
+//! at once.
 
 use bytes::Bytes;
 use weft_base::{Credentials, Handle, Layout, Result, WallTime};
@@ -6,8 +7,8 @@ use weft_base::{Credentials, Handle, Layout, Result, WallTime};
 use crate::{Capability, Rights, wire_struct};
 
 wire_struct! {
-    /// The right to make files in a directory without asking. It ends when its client gives it
-    /// back, or hears nothing any more while others ask for the directory.
+    /// The right to make and remove files in a directory without asking. It ends when its client
+    /// gives it back, or hears nothing any more while others ask for the directory.
     pub struct Delegation {
         /// The handles for these files, if it has few left. They are the client's, for all
         /// directories of this server that are delegated to it.
@@ -47,6 +48,10 @@ wire_struct! {
             /// What was set of delegated directories. Made on the same condition. At most
             /// [`CREATES_MAX`] with the files.
             5 pub attributes: Vec<NewAttributes>,
+            /// Which of the files, by their positions in a byte each, lose their name instead: of
+            /// them only the name, the handle and `named_at` count. None of them is made by the
+            /// same request. Made if the reply that has delegated the directory allows it.
+            7 pub removed: Bytes,
         }
     }
 
@@ -60,7 +65,7 @@ wire_struct! {
         pub files: Vec<NewFile>,
     }
 
-    /// A file that its client has made.
+    /// A file that its client has made, or removed.
     pub struct NewFile {
         /// Its name.
         pub name: Bytes,

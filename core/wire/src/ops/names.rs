@@ -116,6 +116,8 @@ wire_struct! {
             /// With a delegation: directories may be made and attributes of directories be set
             /// without asking, too.
             12 pub tells_directories: bool,
+            /// With a delegation: names may be removed without asking, too.
+            14 pub tells_removals: bool,
         }
     }
 
@@ -151,6 +153,13 @@ wire_struct! {
         pub name: Bytes,
         /// Who asks.
         pub who: Credentials,
+        optional {
+            /// As of a create.
+            2 pub can_delay: bool,
+            /// The client knows all names of the directory, and can make and remove further ones
+            /// without asking ([`Delegation`]); it has so many handles left for them.
+            4 pub can_hold: u32,
+        }
     }
 
     /// What the name led to.
@@ -159,6 +168,12 @@ wire_struct! {
         pub handle: Handle,
         /// The directory after the change.
         pub dir: DirChange,
+        optional {
+            /// The directory is delegated to the client from now on; everything may be told of it.
+            2 pub delegation: Delegation,
+            /// As of a create that has delegated the directory.
+            4 pub tells_directories: bool,
+        }
     }
 
     /// What became of a directory by a change of one name. Whoever knew it as it was before the
@@ -273,6 +288,13 @@ wire_struct! {
         pub until: u64,
         /// The directory's parent, for `..`.
         pub parent: Handle,
+    }
+}
+
+impl UnlinkRequest {
+    /// Only removes the name.
+    pub fn of(at: DirTarget, name: Bytes, who: Credentials) -> UnlinkRequest {
+        UnlinkRequest { at, name, who, can_delay: None, can_hold: None }
     }
 }
 

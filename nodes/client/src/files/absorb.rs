@@ -1,5 +1,6 @@
 //! Files that this client makes without asking, in directories that are delegated to it: their
-//! server is told of many at once, before anything else that it is asked, and soon in any case
+//! server is told of many at once, and of what else was done there (`directories.rs`,
+//! `removals.rs`), before anything else that it is asked, and soon in any case
 //! ([`Client::tell_absorbed`]).
 
 use std::hash::Hasher;
@@ -21,7 +22,7 @@ use super::granted::Granted;
 use super::open_inode::OpenInode;
 use super::untold::{Absorbed, Batch, Done};
 use crate::flow::Flow;
-use crate::knowledge::{Effect, Led, Touched};
+use crate::knowledge::{Asked, Effect, Led, Touched};
 use crate::{Client, CreateOptions, DelayWrites, Error, OpenFile, Result};
 
 /// How long a server may take to hear of what others wait for, in nanoseconds.
@@ -154,7 +155,12 @@ impl<R: Runtime> Client<R> {
     pub(super) fn wants_names(&self, dir: Handle, name: &Bytes, options: &CreateOptions) -> bool {
         let (knowledge, now) = (&self.inner.knowledge, self.rt().now());
         let may_hold = options.can_absorb && self.keeps_leases() && knowledge.holds(dir, now);
-        may_hold && knowledge.has_no_name(dir, name, now).is_none() && self.inner.delegations.makes_again(dir)
+        // With the third, the sixth, the twelfth, and so on.
+        let is_time = || {
+            let made = self.inner.delegations.changes_again(dir);
+            made.is_multiple_of(3) && (made / 3).is_power_of_two()
+        };
+        may_hold && knowledge.has_no_name(dir, name, now).is_none() && is_time()
     }
 
     /// Learns all names of a directory, if they are few, so that the right to make files there
@@ -170,6 +176,16 @@ impl<R: Runtime> Client<R> {
             && page.end
         {
             self.inner.knowledge.names_are(asked, &attr, page.entries.iter().map(|entry| &entry.name[..]), self.rt().now());
+        }
+    }
+
+    /// A listing that was asked for then has given all names of a directory.
+    pub(crate) fn all_listed<'a>(&self, asked: Asked, dir: Handle, names: impl Iterator<Item = &'a [u8]>) {
+        let (knowledge, now) = (&self.inner.knowledge, self.rt().now());
+        if let Some((state, _)) = knowledge.state(dir, now)
+            && knowledge.names(dir, now).is_none()
+        {
+            knowledge.names_are(asked, &state.attr, names, now);
         }
     }
 
@@ -324,6 +340,10 @@ impl<R: Runtime> Client<R> {
             let outcomes = if matches!(absorbed.done, Done::Attributes(_)) { &mut set } else { &mut made };
             let Some(Err(status)) = outcomes.next() else { continue };
             let (operation, object) = match &absorbed.done {
+                Done::Removed(gone) => {
+                    self.forget_absorbed(absorbed);
+                    (if gone.kind == FileKind::Directory { "rmdir" } else { "unlink" }, gone.handle)
+                }
                 Done::File(new, inode) => {
                     // What was believed of its name is forgotten.
                     drop(self.changing(Touched::Name(absorbed.dir, &new.name)));
@@ -351,6 +371,10 @@ impl<R: Runtime> Client<R> {
             Done::File(new, _) | Done::Directory(new) => {
                 drop(self.changing(Touched::Name(dir, &new.name)));
                 new.handle
+            }
+            Done::Removed(gone) => {
+                drop(self.changing(Touched::Name(dir, &gone.name)));
+                gone.handle
             }
             Done::Attributes(_) => dir,
         };

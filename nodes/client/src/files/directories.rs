@@ -10,6 +10,7 @@ use weft_wire::Rights;
 use weft_wire::ops::{DirChange, FileState, NewAttributes, NewFile, PartitionMap};
 
 use super::absorb::CHANGE_NAMES;
+use super::delegations::DirectoryGranted;
 use super::kept::KeptAttributes;
 use super::untold::{Absorbed, Done};
 use crate::flow::Flow;
@@ -91,7 +92,8 @@ impl<R: Runtime> Client<R> {
     /// permission bits and times by its owner. `None`: its server must be asked.
     pub(crate) fn absorb_attributes(&self, who: &Credentials, dir: Handle, changes: &SetAttr) -> Option<Attr> {
         let (knowledge, now) = (&self.inner.knowledge, self.rt().now());
-        self.inner.delegations.set(dir, now, |at| {
+        let may_set = |granted: &DirectoryGranted| granted.tells_directories;
+        self.inner.delegations.change(dir, now, may_set, |at, _| {
             let before = knowledge.leased_directory(dir, now)?;
             let kept = KeptAttributes::with(None, &before, who.uid, changes, at)?;
             let KeptAttributes { mode, atime, mtime, .. } = kept;

@@ -29,6 +29,7 @@ mod opens;
 mod put;
 mod read;
 mod reclaim;
+mod removals;
 mod renewals;
 mod reports;
 mod seek;

@@ -122,9 +122,10 @@ impl<R: Runtime> Client<R> {
         let mut grant = Grant::NONE;
         let reply = self.ask_in_dir(flow, dir, By::Name(name), make, &mut grant).await?;
         if let (Some(hold), Some(delegation)) = (&hold, &reply.delegation) {
-            let [closes_with_attributes, tells_directories] =
-                [reply.closes_with_attributes, reply.tells_directories].map(|said| said == Some(true));
-            let granted = DirectoryGranted { delay_bytes: delegation.delay_bytes, closes_with_attributes, tells_directories };
+            let [closes_with_attributes, tells_directories, tells_removals] =
+                [reply.closes_with_attributes, reply.tells_directories, reply.tells_removals].map(|said| said == Some(true));
+            let delay_bytes = delegation.delay_bytes;
+            let granted = DirectoryGranted { delay_bytes, closes_with_attributes, tells_directories, tells_removals };
             self.inner.delegations.granted(dir, delegation, granted, hold.recalls, (reply.dir.time, self.rt().now()));
         }
         let done = change.created(&reply);

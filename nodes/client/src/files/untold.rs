@@ -4,7 +4,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use weft_base::{Credentials, Handle};
+use bytes::Bytes;
+use weft_base::{Credentials, FileKind, Handle, Layout, WallTime};
+use weft_wire::Rights;
 use weft_wire::ops::{CreateManyRequest, HandleRange, NewAttributes, NewFile, NewFiles};
 
 use super::open_inode::OpenInode;
@@ -47,8 +49,21 @@ pub(super) enum Done {
     File(NewFile, Arc<OpenInode>),
     /// It has made a directory.
     Directory(NewFile),
+    /// It has removed a name.
+    Removed(Removed),
     /// It has set these.
     Attributes(NewAttributes),
+}
+
+/// A name that leads to nothing any more.
+#[derive(Clone, Debug)]
+pub(super) struct Removed {
+    pub(super) name: Bytes,
+    /// What it led to.
+    pub(super) handle: Handle,
+    pub(super) kind: FileKind,
+    /// By the clock of the server.
+    pub(super) at: WallTime,
 }
 
 /// What a server is told with one message.
@@ -82,7 +97,7 @@ impl Untold {
 /// How a server is told of these, at most [`CREATES_MAX`].
 pub(super) fn told_of(done: &[Absorbed]) -> CreateManyRequest {
     let (mut groups, mut position): (Vec<NewFiles>, u8) = (Vec::new(), 0);
-    let (mut to_data, mut directories, mut attributes) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut to_data, mut directories, mut removed, mut attributes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for Absorbed { dir, who, done } in done {
         let new = match done {
             Done::Attributes(set) => {
@@ -91,16 +106,20 @@ pub(super) fn told_of(done: &[Absorbed]) -> CreateManyRequest {
             }
             Done::Directory(new) => {
                 directories.push(position);
-                new
+                new.clone()
+            }
+            Done::Removed(gone) => {
+                removed.push(position);
+                as_file(gone)
             }
             Done::File(new, inode) => {
                 to_data.extend(inode.wants_capability().then_some(position));
-                new
+                new.clone()
             }
         };
         match groups.last_mut().filter(|group| group.dir == *dir && group.who == *who) {
-            Some(group) => group.files.push(new.clone()),
-            None => groups.push(NewFiles { dir: *dir, who: who.clone(), files: vec![new.clone()] }),
+            Some(group) => group.files.push(new),
+            None => groups.push(NewFiles { dir: *dir, who: who.clone(), files: vec![new] }),
         }
         position += 1;
     }
@@ -110,6 +129,22 @@ pub(super) fn told_of(done: &[Absorbed]) -> CreateManyRequest {
         wants_handles: false,
         to_data: (!to_data.is_empty()).then(|| to_data.into()),
         directories: (!directories.is_empty()).then(|| directories.into()),
+        removed: (!removed.is_empty()).then(|| removed.into()),
         attributes: (!attributes.is_empty()).then_some(attributes),
+    }
+}
+
+/// The rest does not count, but must be valid.
+pub(super) fn as_file(Removed { name, handle, at, .. }: &Removed) -> NewFile {
+    NewFile {
+        name: name.clone(),
+        handle: *handle,
+        mode: 0,
+        open: Rights::default(),
+        open_sequence: 0,
+        delays: false,
+        made_at: *at,
+        named_at: *at,
+        layout: Layout { stripe_bytes: 1, width: 1, first: 0, generation: 0 },
     }
 }

@@ -216,6 +216,11 @@ impl KnownDirectories {
         self.look(dir, now, |directory| (!directory.names.as_ref()?.contains(&hash(name))).then_some(())).map(|((), age)| age)
     }
 
+    /// How many names it has, if all are known, and how long ago in nanoseconds at most.
+    pub fn names(&self, dir: Handle, now: Nanos) -> Option<(usize, u64)> {
+        self.look(dir, now, |directory| directory.names.as_ref().map(FastSet::len))
+    }
+
     /// Attributes that were true not too long before `now`, and how long ago in nanoseconds at
     /// most.
     pub fn attr(&self, dir: Handle, now: Nanos) -> Option<(Attr, u64)> {

@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
 use weft_base::{Attr, FastMap, FileKind, Handle, Nanos, ServerId};
-use weft_wire::ops::{FileState, LeaseNotice};
+use weft_wire::ops::FileState;
 
 use super::Asked;
 pub(crate) use beside::FileTold;
@@ -119,6 +119,8 @@ struct Told {
     since: TellingId,
     /// `None`: they have changed since.
     state: Option<(FileState, Asked)>,
+    /// It has one name and is not sealed, and nobody has given it another one since.
+    has_one_name: bool,
 }
 
 /// A telling of attributes. Since it they have not changed, as long as they go on to be believed.
@@ -147,25 +149,6 @@ impl Leased {
     /// The number of the newest entry of the log.
     pub fn newest(&self) -> u64 {
         self.newest.load(Ordering::Acquire)
-    }
-
-    /// Takes a notice in.
-    pub fn notice(&self, server: ServerId, notice: &LeaseNotice) {
-        let mut inner = self.lock();
-        match notice {
-            LeaseNotice::Name { dir, name } => {
-                self.end(&mut inner, Ended::Name(*dir, name.clone()));
-                self.end(&mut inner, Ended::Object(*dir));
-            }
-            LeaseNotice::Object { handle } => {
-                let is_unknown = !inner.objects.contains_key(handle);
-                self.end(&mut inner, Ended::Object(*handle));
-                inner.unknown_object = if is_unknown { self.newest() } else { inner.unknown_object };
-            }
-            LeaseNotice::Directory { dir } => self.end(&mut inner, Ended::Directory(*dir)),
-            LeaseNotice::Everything {} => self.end(&mut inner, Ended::Server(server)),
-            LeaseNotice::Append { .. } | LeaseNotice::Delegation { .. } => {}
-        }
     }
 
     // ---- What is told
@@ -260,6 +243,19 @@ impl Leased {
         if !self.is_on() { None } else { self.lock().state(handle, now).cloned() }
     }
 
+    /// True if the object has one name, and is not sealed, whatever else this client has changed of
+    /// it since that was told.
+    pub fn has_one_name(&self, handle: Handle, now: Nanos) -> bool {
+        let inner = self.lock();
+        let told = inner.objects.get(&handle).filter(|told| told.at >= inner.any_object);
+        inner.until(handle.server(), now).is_some() && told.is_some_and(|told| told.has_one_name)
+    }
+
+    /// This client is about to give the object another name.
+    pub fn may_get_names(&self, handle: Handle) {
+        self.lock().may_get_names(handle);
+    }
+
     /// For how long, in nanoseconds, it may be believed that the name leads to this object.
     pub fn name_holds_ns(&self, dir: Handle, name: &[u8], handle: Option<Handle>, now: Nanos) -> u64 {
         let inner = self.lock();
@@ -288,21 +284,6 @@ impl Leased {
     pub fn holds(&self, dir: Handle, now: Nanos) -> Option<(Nanos, Nanos)> {
         let inner = self.lock();
         Some((inner.directories.get(&dir)?.since, inner.until(dir.server(), now)?))
-    }
-
-    /// The objects of which attributes were told under the leases that a notice ends.
-    pub fn told_under(&self, server: ServerId, notice: &LeaseNotice) -> Vec<Handle> {
-        let inner = self.lock();
-        let objects = |ends: &dyn Fn(Handle, &Told) -> bool| {
-            inner.objects.iter().filter(|(handle, told)| ends(**handle, told)).map(|(handle, _)| *handle).collect()
-        };
-        match notice {
-            LeaseNotice::Directory { dir } => objects(&|_, told| told.under == *dir),
-            LeaseNotice::Everything {} => objects(&|handle, _| handle.server() == server),
-            LeaseNotice::Name { .. } | LeaseNotice::Object { .. } | LeaseNotice::Append { .. } | LeaseNotice::Delegation { .. } => {
-                Vec::new()
-            }
-        }
     }
 
     // ---- Changes of this client
@@ -406,6 +387,13 @@ impl Inner {
         self.objects.get(&handle).filter(|told| told.at >= self.any_object)?.state.as_ref()
     }
 
+    /// Somebody may give it another name.
+    fn may_get_names(&mut self, handle: Handle) {
+        if let Some(told) = self.objects.get_mut(&handle) {
+            told.has_one_name = false;
+        }
+    }
+
     /// True if an answer under a lease on `dir`, from this server, counts.
     fn counts(&self, asked: Asked, (dir, server): (Handle, ServerId), what: &Ended) -> bool {
         let is_object = matches!(what, Ended::Object(_));
@@ -440,7 +428,8 @@ impl Inner {
             let before = self.objects.get(&handle).filter(|told| told.at >= self.any_object);
             let same = before.filter(|told| told.state.as_ref().is_some_and(|(before, _)| before == state));
             let since = same.map_or(TellingId(self.tellings), |told| told.since);
-            self.objects.insert(handle, Told { under, name, at, since, state: Some((state.clone(), asked)) });
+            let has_one_name = state.attr.nlink == 1 && !state.attr.is_sealed();
+            self.objects.insert(handle, Told { under, name, at, since, state: Some((state.clone(), asked)), has_one_name });
         }
     }
 

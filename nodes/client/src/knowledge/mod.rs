@@ -123,6 +123,14 @@ impl Knowledge {
         if self.is_absent(dir, name, now) { self.leased_directory(dir, now) } else { None }
     }
 
+    /// How many names a directory has, if all are known under a lease, and this client is not
+    /// changing it.
+    pub fn names(&self, dir: Handle, now: Nanos) -> Option<usize> {
+        let (names, age) = self.directories.names(dir, now)?;
+        let is_covered = self.leased.is_on() && !self.leased.is_changing(dir) && self.covers(dir, age, now).is_some();
+        is_covered.then_some(names)
+    }
+
     /// The attributes of a directory that are good under a lease, and that this client is not
     /// changing otherwise.
     pub fn leased_directory(&self, dir: Handle, now: Nanos) -> Option<Attr> {
@@ -168,6 +176,9 @@ impl Knowledge {
     }
 
     fn begin(&self, touched: Touched<'_>) -> Vec<Ended> {
+        if let Touched::Linked(object, _) = touched {
+            self.leased.may_get_names(object);
+        }
         let name = |dir: Handle, name: &Bytes| Ended::Name(dir, name.clone());
         let (ended, is_loss) = match touched {
             Touched::Object(handle) => (vec![Ended::Object(handle)], false),
@@ -264,6 +275,12 @@ impl Knowledge {
     /// The state of an object, if it may be believed, and when it was asked for.
     pub fn state(&self, handle: Handle, now: Nanos) -> Option<(FileState, Asked)> {
         self.leased.state(handle, now)
+    }
+
+    /// True if the object has one name, and is not sealed, whatever else this client has changed of
+    /// it since that was told.
+    pub fn has_one_name(&self, handle: Handle, now: Nanos) -> bool {
+        self.leased.has_one_name(handle, now)
     }
 
     /// Since when what may be believed of an object has been true without a change.

@@ -82,6 +82,9 @@ impl<R: Runtime> Client<R> {
                 (&entry.name, Some((entry.handle, entry.kind)), entry.state.as_ref().filter(|_| grant.scope == LeaseScope::All))
             });
             self.inner.knowledge.told_names(asked, self.rt().now(), (dir, grant.server), names);
+            if cookie == 0 && until == u64::MAX {
+                self.all_listed(asked, dir, entries.iter().map(|entry| &entry.name[..]));
+            }
             if with_attrs && grant.scope == LeaseScope::All {
                 let end = entries.last().filter(|_| until != u64::MAX).map(|last| last.cookie);
                 self.inner.contents.note_listed(dir, cookie, end);

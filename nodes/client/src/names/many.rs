@@ -31,7 +31,7 @@ impl<R: Runtime> Client<R> {
             let flow: Flow = self.flow("unlink", dir);
             let _op = weft_trace::operation(weft_trace::event::CLIENT_UNLINK);
             check_name(name).map_err(|status| flow.error(status))?;
-            self.unlink_in(flow, who, dir, name).await
+            self.unlink_in(flow, who, dir, name, false).await
         });
         run_window(flows, self.options().window).await
     }

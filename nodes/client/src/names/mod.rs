@@ -244,6 +244,9 @@ impl<R: Runtime> Client<R> {
         let _op = weft_trace::operation(weft_trace::event::CLIENT_RMDIR);
         let name = checked(flow, name)?;
         let known = self.inner.knowledge.name(dir, &name, self.rt().now());
+        if self.remove_absorbed(who, dir, &name, true) {
+            return Ok(());
+        }
         let change = self.changing(Touched::Lost(dir, &name));
         let reply = self.call_in_dir(flow, dir, By::Name(&name), |at| RmdirRequest { at, name: name.clone(), who: who.clone() }).await?;
         change.done(Effect::RemovedDirectory(reply.dir));
@@ -259,16 +262,35 @@ impl<R: Runtime> Client<R> {
     /// # Errors
     /// [`Status::NotFound`], [`Status::IsDirectory`], permissions, servers that do not answer.
     pub async fn unlink(&self, who: &Credentials, dir: Handle, name: &[u8]) -> Result<()> {
+        self.unlink_with(who, dir, name, false).await
+    }
+
+    /// Like [`Client::unlink`]; with `can_absorb` further names of the directory may be removed,
+    /// and files be made, without asking for each, as
+    /// [`CreateOptions::can_absorb`](crate::CreateOptions) says.
+    ///
+    /// # Errors
+    /// As [`Client::unlink`].
+    pub async fn unlink_with(&self, who: &Credentials, dir: Handle, name: &[u8], can_absorb: bool) -> Result<()> {
         let flow = self.flow("unlink", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_UNLINK);
-        self.unlink_in(flow, who, dir, &checked(flow, name)?).await
+        self.unlink_in(flow, who, dir, &checked(flow, name)?, can_absorb).await
     }
 
     /// [`Client::unlink`] as a part of another operation.
-    pub(crate) async fn unlink_in(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<()> {
+    pub(crate) async fn unlink_in(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes, can_absorb: bool) -> Result<()> {
+        if self.remove_absorbed(who, dir, name, false) {
+            return Ok(());
+        }
+        let hold = if can_absorb { self.before_unlink(dir) } else { None };
         let change = self.changing(Touched::Lost(dir, name));
         self.announce_before(&change).await;
-        let reply = self.call_in_dir(flow, dir, By::Name(name), |at| UnlinkRequest { at, name: name.clone(), who: who.clone() }).await?;
+        let (can_delay, can_hold) = (hold.is_some().then_some(true), hold.as_ref().map(|hold| hold.handles_left));
+        let make = |at| UnlinkRequest { can_delay, can_hold, ..UnlinkRequest::of(at, name.clone(), who.clone()) };
+        let reply = self.call_in_dir(flow, dir, By::Name(name), make).await?;
+        if let Some(hold) = hold {
+            self.granted_by_unlink(dir, &reply, hold);
+        }
         change.done(Effect::Removed(reply.dir));
         Ok(())
     }

@@ -8,7 +8,7 @@ use weft_lease::AskedBack;
 use weft_namespace::{Record, RequestContext};
 use weft_rt::ServerRuntime;
 use weft_serving::Durability;
-use weft_wire::ops::{CREATES_MAX, CreateManyReply, CreateManyRequest, CreateRequest, NewAttributes, NewCapability, NewFile, NewFiles};
+use weft_wire::ops::{CREATES_MAX, CreateManyReply, CreateManyRequest, NewAttributes, NewCapability, NewFile, NewFiles};
 use weft_wire::{Header, Op, Request, Wire};
 
 use crate::engine::{Engine, Room};
@@ -19,17 +19,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// A client may have a directory for itself only if it hears when others ask for it, if nobody
     /// else believes anything of it or has asked for long, and where an answer does not promise
     /// stable storage.
-    pub(crate) fn may_hold(&self, client: ClientId, request: &mut CreateRequest) {
-        if request.can_hold.is_none() {
-            return;
-        }
-        let dir = request.at.dir;
+    pub(crate) fn may_hold(&self, client: ClientId, dir: Handle) -> bool {
         let leases = self.clients.holders.leases.borrow();
         let hears = leases.hears(client, self.rt.now());
         let is_alone = || leases.is_only_holder(client, dir) || self.clients.holders.makes_alone(client, dir);
-        if !hears || !is_alone() || self.delegates_nothing() || self.is_spreading(dir) {
-            request.can_hold = None;
-        }
+        hears && is_alone() && !self.delegates_nothing() && !self.is_spreading(dir)
     }
 
     /// True if clients make no files without asking: these could not be taken in, or would not be
@@ -64,8 +58,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if is_delegated { Err(Status::Busy) } else { Ok(()) }
     }
 
-    /// A client tells of files and directories that it has made. Each has its record; a request
-    /// that must wait in between begins anew, and finds what was done.
+    /// A client tells of files and directories that it has made or removed. Each has its record; a
+    /// request that must wait in between begins anew, and finds what was done.
     pub(crate) fn create_many(self: &Rc<Self>, header: &Header, request: &CreateManyRequest) -> Result<Step> {
         let files: usize = request.groups.iter().map(|group| group.files.len()).sum();
         let attributes = request.attributes.as_deref().unwrap_or_default();
@@ -80,22 +74,28 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             let mut record = Record::default();
             let outcome = match told {
                 Told::New(group, file, kind) => self.state.borrow().prepare_absorbed(&cx, group, file, kind, &mut record),
+                Told::Removed(group, file) => self.state.borrow().prepare_absorbed_removal(&cx, group, file, &mut record),
                 Told::Attributes(told) => self.state.borrow().prepare_absorbed_attributes(&cx, told, &mut record),
             };
             if outcome == Err(Status::Busy) {
                 return Err(Status::Busy);
             }
-            if outcome.is_ok() {
+            // Removed before: the directory may be gone, too.
+            let is_over = matches!(told, Told::Removed(..)) && record.is_volatile();
+            if outcome.is_ok() && !is_over {
                 // Nothing is lost of what must wait for space.
                 self.check_room_for(Op::CreateMany, &record)?;
                 // Nobody else believes anything of the directory: when it was granted all others
-                // had heard of that, and were told nothing since.
+                // had heard of that, and were told nothing since. But they may have a file open.
+                if matches!(told, Told::Removed(..)) {
+                    self.announce(client, &record)?;
+                }
                 changes += record.changes.len();
                 self.change(&mut record);
                 is_leased &= self.tells(client, &told);
             }
             match told {
-                Told::New(..) => outcomes.push(outcome),
+                Told::New(..) | Told::Removed(..) => outcomes.push(outcome),
                 Told::Attributes(_) => attributes_set.push(outcome),
             }
         }
@@ -149,7 +149,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 let is_told = leases.grant(client, *dir, now) && leases.tell(*dir, *handle, now);
                 is_told && (kind != FileKind::Directory || leases.grant(client, *handle, now))
             }
-            Told::Attributes(NewAttributes { dir, .. }) => leases.grant(client, *dir, now),
+            Told::Removed(NewFiles { dir, .. }, _) | Told::Attributes(NewAttributes { dir, .. }) => leases.grant(client, *dir, now),
         }
     }
 
@@ -191,17 +191,20 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 enum Told<'a> {
     /// It has made this.
     New(&'a NewFiles, &'a NewFile, FileKind),
+    /// It has removed the name of this.
+    Removed(&'a NewFiles, &'a NewFile),
     /// It has set this.
     Attributes(&'a NewAttributes),
 }
 
 /// All of a request, in the order in which it was done.
 fn told_in_order(request: &CreateManyRequest) -> impl Iterator<Item = Told<'_>> {
-    let directories = request.directories.as_deref().unwrap_or_default();
+    let [directories, removed] = [&request.directories, &request.removed].map(|positions| positions.as_deref().unwrap_or_default());
     let files = request.groups.iter().flat_map(|group| group.files.iter().map(move |file| (group, file)));
-    let mut files = files.enumerate().map(|(at, (group, file))| {
-        let is_directory = directories.contains(&(at as u8));
-        (at, Told::New(group, file, if is_directory { FileKind::Directory } else { FileKind::File }))
+    let mut files = files.enumerate().map(move |(at, (group, file))| {
+        let [is_directory, is_removed] = [directories, removed].map(|positions| positions.contains(&(at as u8)));
+        let kind = if is_directory { FileKind::Directory } else { FileKind::File };
+        (at, if is_removed { Told::Removed(group, file) } else { Told::New(group, file, kind) })
     });
     let mut attributes = request.attributes.iter().flatten().peekable();
     let mut next = files.next();

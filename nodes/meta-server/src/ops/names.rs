@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use weft_base::{ClientId, Credentials, Handle, MILLISECOND, Nanos, Result, ServerId, Status};
-use weft_namespace::{Change, Charged, CycleCheck, Record, RequestContext, ServerPart, State, made_directory};
+use weft_namespace::{Change, Charged, CycleCheck, HoldAsked, Record, RequestContext, ServerPart, State, made_directory};
 use weft_rt::{PeerId, ServerRuntime};
 use weft_wire::ops::{DirChange, LinkReply, LinkRequest, MkdirReply, PartitionMap, RenameReply, RmdirReply, TxPart, UnlinkReply};
 use weft_wire::{Header, Request, Wire};
@@ -38,8 +38,8 @@ pub(crate) struct NameChange {
 /// The answer to a change of names.
 #[derive(Clone, Debug)]
 pub(crate) enum NameReply {
-    /// What the name in this directory led to.
-    Unlinked { dir: Handle, handle: Handle },
+    /// What the name in this directory led to, for which its client may ask.
+    Unlinked { dir: Handle, handle: Handle, asked: Option<HoldAsked> },
     /// What became of this directory, if only one is concerned, and whether the new name led to
     /// something.
     Renamed { dir: Option<Handle>, replaced: bool },
@@ -67,10 +67,15 @@ pub(crate) struct MadeDirectory {
 }
 
 impl NameReply {
-    /// The encoded answer, given the record that makes the change.
-    pub(crate) fn body(&self, state: &State, cx: &RequestContext<'_>, record: &Record, made: Option<Handle>) -> Result<Bytes> {
+    /// The encoded answer, given the record that makes the change; a directory may be delegated
+    /// with it.
+    pub(crate) fn body(&self, state: &State, cx: &RequestContext<'_>, record: &mut Record, made: Option<Handle>) -> Result<Bytes> {
         Ok(match self {
-            NameReply::Unlinked { dir, handle } => UnlinkReply { handle: *handle, dir: change_of(*dir, record) }.to_bytes(),
+            NameReply::Unlinked { dir, handle, asked } => {
+                let delegation = asked.and_then(|asked| state.delegate(cx, *dir, asked, record));
+                let tells_directories = (delegation.is_some() && state.makes_plain_directories(*dir)).then_some(true);
+                UnlinkReply { handle: *handle, dir: change_of(*dir, record), delegation, tells_directories }.to_bytes()
+            }
             NameReply::Renamed { dir, replaced } => {
                 let dir = dir.map_or(DirChange::NONE, |dir| change_of(dir, record));
                 RenameReply { dir, replaced: *replaced }.to_bytes()
@@ -197,7 +202,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             let makes = matches!(change.reply, NameReply::Made { .. }).then(|| parts.clone());
             let handles = state.prepare_local(parts, &change.who, cx.now, &mut record)?;
             let made = makes.and_then(|parts| made_directory(&parts, &handles));
-            change.reply.body(&state, &cx, &record, made)?
+            change.reply.body(&state, &cx, &mut record, made)?
         };
         let changes = record.changes.len();
         self.announce(header.request.client, &record)?;

@@ -2,7 +2,7 @@
 //! (`reap.rs`).
 
 use weft_base::Result;
-use weft_namespace::State;
+use weft_namespace::{HoldAsked, State};
 use weft_rt::ServerRuntime;
 use weft_wire::ops::UnlinkRequest;
 
@@ -14,11 +14,16 @@ use crate::server::Server;
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(super) fn plan_unlink(&self, state: &State, request: &UnlinkRequest) -> Result<Planned> {
         let (handle, parts) = state.plan_unlink(request)?;
+        let can_delay = request.can_delay == Some(true);
+        let asked = request
+            .can_hold
+            .filter(|_| handle.server() == request.at.dir.server())
+            .map(|handles_left| HoldAsked { handles_left, can_delay });
         Ok(Planned::Change(NameChange {
             parts,
             cycles: Vec::new(),
             who: request.who.clone(),
-            reply: NameReply::Unlinked { dir: request.at.dir, handle },
+            reply: NameReply::Unlinked { dir: request.at.dir, handle, asked },
         }))
     }
 }

@@ -208,7 +208,7 @@ impl TestClient {
     }
 
     pub async fn unlink(&self, dir: Handle, file: &str) -> Result<Handle> {
-        let request = UnlinkRequest { at: at(dir), name: name(file), who: Credentials::ROOT };
+        let request = UnlinkRequest::of(at(dir), name(file), Credentials::ROOT);
         Ok(self.call(dir.server(), &request).await?.handle)
     }
 

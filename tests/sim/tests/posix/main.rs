@@ -31,6 +31,7 @@ mod later;
 mod listed;
 mod moving;
 mod overtaken;
+mod removed;
 mod rewritten;
 mod scattered;
 mod seeds;

@@ -102,7 +102,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
             stripe_width: 1,
             who: who.clone(),
         }),
-        Request::Unlink(UnlinkRequest { at: at.clone(), name: name.clone(), who: who.clone() }),
+        creates::unlink(about, &who, &name),
         Request::Rmdir(RmdirRequest { at: at.clone(), name: name.clone(), who: who.clone() }),
         Request::Rename(RenameRequest {
             from: at.clone(),
@@ -328,12 +328,13 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
                 delegation: Some(Delegation { handles: Some(HandleRange { first: handle, count: 4096 }), delay_bytes: 8192 }),
                 closes_with_attributes: Some(true),
                 tells_directories: Some(true),
+                tells_removals: Some(true),
             }
             .to_bytes(),
         ),
         with_number(Op::CreateMany, &creates::reply(&about, handle).to_bytes()),
         with_number(Op::Mkdir, &MkdirReply { state: state.clone(), dir }.to_bytes()),
-        with_number(Op::Unlink, &UnlinkReply { handle, dir }.to_bytes()),
+        with_number(Op::Unlink, &creates::unlinked(handle, dir).to_bytes()),
         with_number(Op::Rmdir, &RmdirReply { dir }.to_bytes()),
         with_number(Op::Rename, &RenameReply { dir, replaced: true }.to_bytes()),
         with_number(Op::Link, &LinkReply { state: state_given, dir }.to_bytes()),

@@ -1,8 +1,9 @@
-//! Sessions at servers, in which notices are heard.
+//! Sessions at servers, and the notices that are heard in them.
 
-use weft_base::{Nanos, ServerId};
+use weft_base::{Handle, Nanos, ServerId};
+use weft_wire::ops::LeaseNotice;
 
-use super::{Ended, Leased, Session};
+use super::{Ended, Leased, Session, Told};
 
 impl Leased {
     /// The session at a server, and the newest notice that was taken in; zeros: there is none.
@@ -43,6 +44,41 @@ impl Leased {
     pub fn heard(&self, server: ServerId, number: u32, newest: u64) {
         if let Some(session) = self.lock().sessions.get_mut(&server).filter(|session| session.number == number) {
             session.heard = session.heard.max(newest);
+        }
+    }
+
+    /// Takes a notice in.
+    pub fn notice(&self, server: ServerId, notice: &LeaseNotice) {
+        let mut inner = self.lock();
+        match notice {
+            LeaseNotice::Name { dir, name } => {
+                self.end(&mut inner, Ended::Name(*dir, name.clone()));
+                self.end(&mut inner, Ended::Object(*dir));
+            }
+            LeaseNotice::Object { handle } => {
+                let is_unknown = !inner.objects.contains_key(handle);
+                self.end(&mut inner, Ended::Object(*handle));
+                inner.may_get_names(*handle);
+                inner.unknown_object = if is_unknown { self.newest() } else { inner.unknown_object };
+            }
+            LeaseNotice::Directory { dir } => self.end(&mut inner, Ended::Directory(*dir)),
+            LeaseNotice::Everything {} => self.end(&mut inner, Ended::Server(server)),
+            LeaseNotice::Append { .. } | LeaseNotice::Delegation { .. } => {}
+        }
+    }
+
+    /// The objects of which attributes were told under the leases that a notice ends.
+    pub fn told_under(&self, server: ServerId, notice: &LeaseNotice) -> Vec<Handle> {
+        let inner = self.lock();
+        let objects = |ends: &dyn Fn(Handle, &Told) -> bool| {
+            inner.objects.iter().filter(|(handle, told)| ends(**handle, told)).map(|(handle, _)| *handle).collect()
+        };
+        match notice {
+            LeaseNotice::Directory { dir } => objects(&|_, told| told.under == *dir),
+            LeaseNotice::Everything {} => objects(&|handle, _| handle.server() == server),
+            LeaseNotice::Name { .. } | LeaseNotice::Object { .. } | LeaseNotice::Append { .. } | LeaseNotice::Delegation { .. } => {
+                Vec::new()
+            }
         }
     }
 }

@@ -203,3 +203,29 @@ fn what_was_told_is_known_until_the_session_goes_on_or_another_one_begins() {
         assert_eq!(believed(&leased), goes_on.then_some(7));
     }
 }
+
+/// What this client changes of a file itself gives it no other name, but a link.
+#[test]
+fn it_is_known_that_a_file_has_one_name() {
+    let leased = begun();
+    let tell_links = |nlink: u32| {
+        let mut told = state(FILE, u64::from(nlink));
+        told.attr.nlink = nlink;
+        leased.told_names(asked(&leased), NOW, (DIR, META), [(&name(), Some((FILE, FileKind::File)), Some(&told))]);
+        leased.has_one_name(FILE, NOW)
+    };
+    assert!(!leased.has_one_name(FILE, NOW) && !tell_links(2) && tell_links(1));
+    let change = asked(&leased);
+    let ended = leased.begin(vec![Ended::Object(FILE)], false);
+    leased.changed(&ended, change.after_log);
+    assert!(leased.state(FILE, NOW).is_none() && leased.has_one_name(FILE, NOW));
+    assert!(!leased.has_one_name(FILE, Nanos(1000)), "the session is over");
+    leased.notice(META, &LeaseNotice::Object { handle: FILE });
+    assert!(!leased.has_one_name(FILE, NOW), "somebody else has changed it");
+    assert!(tell_links(1));
+    leased.may_get_names(FILE);
+    assert!(!leased.has_one_name(FILE, NOW));
+    assert!(tell_links(1));
+    drop(leased.begin(vec![Ended::AnyObject], true));
+    assert!(!leased.has_one_name(FILE, NOW), "it may have been this one");
+}

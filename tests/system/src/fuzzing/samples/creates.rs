@@ -29,6 +29,17 @@ pub(super) fn create(about: &Subject, who: &Credentials, name: &Bytes) -> Reques
     })
 }
 
+pub(super) fn unlink(about: &Subject, who: &Credentials, name: &Bytes) -> Request {
+    let at = DirTarget { dir: about.dir, map_epoch: 1 };
+    let plain = UnlinkRequest::of(at, name.clone(), who.clone());
+    Request::Unlink(UnlinkRequest { can_delay: Some(true), can_hold: Some(9), ..plain })
+}
+
+pub(super) fn unlinked(handle: Handle, dir: DirChange) -> UnlinkReply {
+    let handles = Some(HandleRange { first: handle, count: 4096 });
+    UnlinkReply { handle, dir, delegation: Some(Delegation { handles, delay_bytes: 4096 }), tells_directories: Some(true) }
+}
+
 pub(super) fn many(about: &Subject, who: &Credentials, name: &Bytes) -> Request {
     let Subject { dir, file: handle, .. } = *about;
     let layout = Layout { stripe_bytes: 4096, width: 1, first: 0, generation: 1 };
@@ -43,6 +54,7 @@ pub(super) fn many(about: &Subject, who: &Credentials, name: &Bytes) -> Request 
         wants_handles: true,
         to_data: Some(Bytes::from_static(&[0])),
         directories: Some(Bytes::from_static(&[1])),
+        removed: Some(Bytes::from_static(&[2])),
         attributes: Some(vec![set]),
     })
 }

@@ -1,0 +1,72 @@
+//! Names that this client removes without asking, in directories that are delegated to it
+//! (`delegations.rs`): of files that have no other name, and of directories that are empty and
+//! delegated to it, too.
+
+use bytes::Bytes;
+use weft_base::{Credentials, FileKind, Handle, MODE_STICKY};
+use weft_rt::Runtime;
+use weft_wire::ops::{DirChange, UnlinkReply};
+
+use super::absorb::CHANGE_NAMES;
+use super::delegations::{BeforeGrant, DirectoryGranted};
+use super::untold::{Absorbed, Done, Removed};
+use crate::Client;
+use crate::knowledge::{Effect, Led, Touched};
+
+/// Who changes so many names of a directory changes more.
+const SEVERAL: u32 = 3;
+
+impl<R: Runtime> Client<R> {
+    /// Removes a name in a directory that is delegated to this client, without a message: of a
+    /// directory, or of something else. False: its server must be asked.
+    pub(crate) fn remove_absorbed(&self, who: &Credentials, dir: Handle, name: &Bytes, is_directory: bool) -> bool {
+        let (delegations, knowledge, now) = (&self.inner.delegations, &self.inner.knowledge, self.rt().now());
+        let may_remove = |granted: &DirectoryGranted| granted.tells_removals;
+        let removed = delegations.change(dir, now, may_remove, |at, is_held| {
+            let parent = knowledge.leased_directory(dir, now)?;
+            let Some(Led::To(handle, kind, _)) = knowledge.name(dir, name, now) else { return None };
+            let may = who.checked_by_kernel || parent.mode & MODE_STICKY == 0 && parent.allows(who, CHANGE_NAMES);
+            let is_it = (kind == FileKind::Directory) == is_directory && handle.server() == dir.server();
+            let can_go = || match is_directory {
+                true => is_held(handle) && knowledge.names(handle, now) == Some(0),
+                // Others may know it by another name.
+                false => knowledge.has_one_name(handle, now),
+            };
+            if !may || !is_it || !can_go() {
+                return None;
+            }
+            let change = self.changing(Touched::Lost(dir, name));
+            // Looked at when nobody opens it any more without asking: its server must hear of that
+            // first.
+            if self.inner.opens.get(handle).is_some_and(|inode| inode.is_unannounced()) {
+                return None;
+            }
+            let of_dir = DirChange { version: parent.version + 1, time: at };
+            change.done(if is_directory { Effect::RemovedDirectory(of_dir) } else { Effect::Removed(of_dir) });
+            let removed = Removed { name: name.clone(), handle, kind, at };
+            Some((Absorbed { dir, who: who.clone(), done: Done::Removed(removed) }, ()))
+        });
+        removed.is_some()
+    }
+
+    /// Before the removal of a name in this directory is sent, if it may ask for the right to
+    /// remove more: all its names are known here, or several were removed.
+    pub(crate) fn before_unlink(&self, dir: Handle) -> Option<BeforeGrant<'_>> {
+        let (delegations, knowledge, now) = (&self.inner.delegations, &self.inner.knowledge, self.rt().now());
+        let may_hold = self.keeps_leases() && knowledge.holds(dir, now) && !delegations.holds(dir);
+        let asks = may_hold && (knowledge.names(dir, now).is_some() || delegations.changes_again(dir) >= SEVERAL);
+        asks.then(|| delegations.before_grant(dir))
+    }
+
+    /// The server of a directory has answered to such a removal.
+    pub(crate) fn granted_by_unlink(&self, dir: Handle, reply: &UnlinkReply, hold: BeforeGrant<'_>) {
+        let Some(delegation) = &reply.delegation else { return };
+        let granted = DirectoryGranted {
+            delay_bytes: delegation.delay_bytes,
+            closes_with_attributes: true,
+            tells_directories: reply.tells_directories == Some(true),
+            tells_removals: true,
+        };
+        self.inner.delegations.granted(dir, delegation, granted, hold.recalls, (reply.dir.time, self.rt().now()));
+    }
+}
