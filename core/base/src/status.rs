@@ -149,6 +149,8 @@ statuses! {
     QuotaExceeded = 56, 122, "the quota of the user, or of the directory's project, is used up";
     /// What a client kept of a file (delayed writes) counts as not written.
     WritesLost = 60, 5, "what was written last is lost: the server had not heard of this client for too long when others asked for the file";
+    /// Whoever asks reads a dataset, and changes nothing (EROFS).
+    DatasetReadsOnly = 61, 30, "a dataset is only read (-o dataset)";
     /// A status of a newer version.
     Unknown = 65535, 5, "an error that this version does not know";
 }

@@ -104,8 +104,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         file: Option<FileHandle>,
         reply: ReplyAttr,
     ) {
-        let mut served = self.begin(event::FUSE_SETATTR, request, ino);
-        refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
+        let served = self.begin(event::FUSE_SETATTR, request, ino);
         let change = SetAttr {
             mode: mode.map(|mode| mode & 0o7777),
             uid,
@@ -129,7 +128,6 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
 
     fn mknod(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, rdev: u32, reply: ReplyEntry) {
         let mut served = self.begin(event::FUSE_OTHER, request, parent);
-        refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
         let kind = answer!(served, reply, kind_of_mode(mode).ok_or(Status::Invalid));
         let result =
             self.run(self.posix.mknod(&credentials(request), self.node(parent), name.as_bytes(), kind, mode_with_umask(mode, umask), rdev));
@@ -137,29 +135,25 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        let mut served = self.begin(event::FUSE_MKDIR, request, parent);
-        refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
+        let served = self.begin(event::FUSE_MKDIR, request, parent);
         let result = self.run(self.posix.mkdir(&credentials(request), self.node(parent), name.as_bytes(), mode_with_umask(mode, umask)));
         self.reply_entry(served, reply, result);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let mut served = self.begin(event::FUSE_UNLINK, request, parent);
-        refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
+        let served = self.begin(event::FUSE_UNLINK, request, parent);
         let result = self.run(self.posix.unlink(&credentials(request), self.node(parent), name.as_bytes()));
         self.reply_done(served, reply, result);
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let mut served = self.begin(event::FUSE_RMDIR, request, parent);
-        refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
+        let served = self.begin(event::FUSE_RMDIR, request, parent);
         let result = self.run(self.posix.rmdir(&credentials(request), self.node(parent), name.as_bytes()));
         self.reply_done(served, reply, result);
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let mut served = self.begin(event::FUSE_OTHER, request, parent);
-        refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
+        let served = self.begin(event::FUSE_OTHER, request, parent);
         let target = target.as_os_str().as_bytes();
         let result = self.run(self.posix.symlink(&credentials(request), self.node(parent), name.as_bytes(), target));
         self.reply_entry(served, reply, result);
@@ -176,7 +170,6 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         reply: ReplyEmpty,
     ) {
         let mut served = self.begin(event::FUSE_RENAME, request, parent);
-        refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
         let known = RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_EXCHANGE;
         if !known.contains(flags) || flags == known {
             served.fails(Errno::EINVAL);
@@ -190,8 +183,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     }
 
     fn link(&self, request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
-        let mut served = self.begin(event::FUSE_OTHER, request, ino);
-        refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
+        let served = self.begin(event::FUSE_OTHER, request, ino);
         let result = self.run(self.posix.link(&credentials(request), self.node(ino), self.node(newparent), newname.as_bytes()));
         self.reply_entry(served, reply, result);
     }
@@ -208,8 +200,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     }
 
     fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
-        let mut served = self.begin(event::FUSE_CREATE, request, parent);
-        refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
+        let served = self.begin(event::FUSE_CREATE, request, parent);
         let created = self.run(self.posix.create(
             &caller(request),
             self.node(parent),
@@ -221,8 +212,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     }
 
     fn tmpfile(&self, request: &Request, parent: INodeNo, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
-        let mut served = self.begin(event::FUSE_OTHER, request, parent);
-        refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
+        let served = self.begin(event::FUSE_OTHER, request, parent);
         let made = self.run(self.posix.create_unnamed(&caller(request), self.node(parent), mode_with_umask(mode, umask), open_how(flags)));
         self.reply_created(served, request, reply, made);
     }
@@ -245,7 +235,6 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
 
     fn write(&self, request: &Request, ino: INodeNo, file: FileHandle, offset: u64, data: &[u8], flags: OpenFlags, reply: ReplyWrite) {
         let mut served = self.begin(event::FUSE_WRITE, request, ino);
-        refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
         served.span.range(offset, data.len() as u64);
         let bulk = Bulk::Slices(vec![data]);
         let written = self.run(self.posix.write(&credentials(request), file.0, offset, bulk, write_how(flags.0)));
@@ -408,8 +397,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     }
 
     fn setxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, kills_setgid: bool, reply: ReplyEmpty) {
-        let mut served = self.begin(event::FUSE_OTHER, request, ino);
-        refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
+        let served = self.begin(event::FUSE_OTHER, request, ino);
         // Whether the caller is in the group of the object only the kernel knows; a server that
         // checks itself takes him for one who is not.
         let who = Credentials { checked_by_kernel: !kills_setgid, ..credentials(request) };
@@ -436,15 +424,13 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let mut served = self.begin(event::FUSE_OTHER, request, ino);
-        refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
+        let served = self.begin(event::FUSE_OTHER, request, ino);
         let result = self.run(self.posix.remove_xattr(&credentials(request), self.node(ino), name.as_bytes()));
         self.reply_done(served, reply, result);
     }
 
     fn fallocate(&self, request: &Request, ino: INodeNo, file: FileHandle, offset: u64, length: u64, mode: i32, reply: ReplyEmpty) {
         let mut served = self.begin(event::FUSE_OTHER, request, ino);
-        refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
         served.span.range(offset, length);
         // Not ENOSYS: the kernel would ask for no other mode either.
         let how = answer!(served, reply, fallocate_how(mode).ok_or(Status::NotSupported));
@@ -462,7 +448,6 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         reply: ReplyWrite,
     ) {
         let mut served = self.begin(event::FUSE_OTHER, request, ino);
-        refuse_if!(self.posix.is_dataset(), served, reply, Errno::EROFS);
         served.span.range(from.1, length);
         let (from, to) = ((from.0.0, from.1), (to.0.0, to.1));
         let copied = answer!(served, reply, self.run(self.posix.copy(&credentials(request), from, to, length)));

@@ -52,7 +52,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::setattr`].
     pub async fn setattr(&self, who: &Credentials, node: InodeNumber, change: &SetAttr) -> Result<Shown> {
         let changes = self.told.xattr_changes();
-        let result = self.client.setattr(who, node.handle(), change).await;
+        let result = self.changing("setattr", node.handle())?.setattr(who, node.handle(), change).await;
         if result.is_ok() {
             self.attributes_set(node.handle(), change);
         }
@@ -121,9 +121,10 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::set_xattr`]; [`Status::NotSupported`] for `system.` names other
     /// than those of access control lists.
     pub async fn set_xattr(&self, who: &Credentials, node: InodeNumber, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
+        let client = self.changing("setxattr", node.handle())?;
         check_supported("setxattr", node.handle(), name)?;
         self.told.begin_xattr_change();
-        let result = self.client.set_xattr(who, node.handle(), name, value, flags).await;
+        let result = client.set_xattr(who, node.handle(), name, value, flags).await;
         self.told.end_xattr_change(node.handle());
         if node.is_second() {
             self.forget_told(node.handle());
@@ -172,9 +173,10 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// # Errors
     /// As [`weft_client::Client::remove_xattr`]; [`Status::NotSupported`] as above.
     pub async fn remove_xattr(&self, who: &Credentials, node: InodeNumber, name: &[u8]) -> Result<()> {
+        let client = self.changing("removexattr", node.handle())?;
         check_supported("removexattr", node.handle(), name)?;
         self.told.begin_xattr_change();
-        let result = self.client.remove_xattr(who, node.handle(), name).await;
+        let result = client.remove_xattr(who, node.handle(), name).await;
         self.told.end_xattr_change(node.handle());
         self.noted(result)
     }

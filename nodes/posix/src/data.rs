@@ -82,7 +82,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// # Errors
     /// [`weft_base::Status::Stale`] if no such file is open; no space; servers that do not answer.
     pub async fn write(&self, who: &Credentials, file: u64, offset: u64, data: Bulk<'_>, how: WriteHow) -> Result<()> {
-        let open = self.description(file, "write")?;
+        let open = self.changing_file(file, "write")?;
         if data.is_empty() {
             // No change, also not of the time.
             return Ok(());
@@ -107,6 +107,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// # Errors
     /// As [`Posix::read`] and [`Posix::write`], of the first byte.
     pub async fn copy(&self, who: &Credentials, from: (u64, u64), to: (u64, u64), bytes: u64) -> Result<u32> {
+        self.check_changes("copy", Handle(0))?;
         let wanted = u32::try_from(bytes).unwrap_or(u32::MAX).min(COPY_BYTES_MAX);
         let mut copied = 0;
         while copied < wanted {
@@ -151,7 +152,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::write_list`]; [`weft_base::Status::Stale`] if no such file is
     /// open.
     pub async fn write_list(&self, who: &Credentials, file: u64, ranges: &[(u64, u64)], data: Bulk<'_>) -> Result<()> {
-        let open = self.description(file, "write")?;
+        let open = self.changing_file(file, "write")?;
         let client = self.client.for_one_operation();
         self.before_change(who, file, &client, &open).await?;
         self.noted(client.write_list(&open.file, ranges, data).await)?;
@@ -164,7 +165,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// # Errors
     /// As [`weft_client::Client::fallocate`].
     pub async fn fallocate(&self, who: &Credentials, file: u64, offset: u64, bytes: u64, how: Fallocate) -> Result<()> {
-        let open = self.description(file, "fallocate")?;
+        let open = self.changing_file(file, "fallocate")?;
         let client = self.client.for_one_operation();
         self.before_change(who, file, &client, &open).await?;
         // Without the deadline of one operation: a large range takes many.

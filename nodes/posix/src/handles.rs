@@ -47,7 +47,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::setattr_soon`].
     pub async fn setattr_handle(&self, who: &Credentials, handle: Handle, change: &SetAttr) -> Result<Seen> {
         // A change of a size keeps others from opening and closing the file meanwhile.
-        let client = if change.size.is_some() { &self.client } else { self.changing() };
+        let patient = self.changing("setattr", handle)?;
+        let client = if change.size.is_some() { &self.client } else { patient };
         let seen = self.noted(client.setattr_soon(who, handle, change).await)?;
         self.attributes_set(handle, change);
         Ok(seen)
@@ -58,7 +59,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// # Errors
     /// As [`weft_client::Client::link_soon`].
     pub async fn link_handle(&self, who: &Credentials, handle: Handle, dir: Handle, name: &[u8]) -> Result<Seen> {
-        self.noted(self.changing().link_soon(who, handle, dir, name).await)
+        self.noted(self.changing("link", dir)?.link_soon(who, handle, dir, name).await)
     }
 
     /// Removes an empty directory, whose handle leads nowhere from then on.
@@ -66,8 +67,9 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// # Errors
     /// As [`weft_client::Client::rmdir`].
     pub async fn rmdir_handle(&self, who: &Credentials, dir: Handle, name: &[u8]) -> Result<()> {
+        let client = self.changing("rmdir", dir)?;
         let there = self.directory_at(dir, name).await;
-        self.noted(self.changing().rmdir(who, dir, name).await)?;
+        self.noted(client.rmdir(who, dir, name).await)?;
         self.forget_removed(there);
         Ok(())
     }
@@ -77,8 +79,9 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// # Errors
     /// As [`weft_client::Client::rename`].
     pub async fn rename_handles(&self, who: &Credentials, from: (Handle, &[u8]), to: (Handle, &[u8])) -> Result<()> {
+        let client = self.changing("rename", from.0)?;
         let there = self.directory_at(to.0, to.1).await;
-        self.noted(self.changing().rename(who, from.0, from.1, to.0, to.1, RenameFlags::default()).await)?;
+        self.noted(client.rename(who, from.0, from.1, to.0, to.1, RenameFlags::default()).await)?;
         self.forget_removed(there.filter(|_| from != to));
         Ok(())
     }
@@ -110,7 +113,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// # Errors
     /// As [`weft_client::Client::open`].
     pub async fn open_handle(&self, who: &Credentials, handle: Handle, how: OpenHow) -> Result<(Attr, u64)> {
-        let client = self.client.for_one_operation();
+        let client = self.opening(how, false)?;
         let (attr, file) = self.noted(open_looked_up(&client, who, handle, self.open_options(how)).await)?;
         let number = self.add_opened(&client, who, &attr, file, Caching::Direct, how).await?;
         Ok((attr, number))
@@ -123,7 +126,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// there.
     pub async fn create_new(&self, who: &Credentials, dir: Handle, name: &[u8], mode: u32, how: OpenHow) -> Result<(Attr, u64)> {
         let options = self.create_options(mode, OpenHow { exclusive: true, truncate: false, ..how });
-        let client = self.changing().for_one_operation();
+        let client = self.changing("create", dir)?.for_one_operation();
         let (attr, file, _) = self.noted(client.create(who, dir, name, &options).await)?;
         let number = self.add_opened(&client, who, &attr, file, Caching::Direct, how).await?;
         Ok((attr, number))

@@ -53,7 +53,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::mknod`].
     pub async fn mknod(&self, who: &Credentials, dir: InodeNumber, name: &[u8], kind: FileKind, mode: u32, rdev: u32) -> Result<Shown> {
         let changes = self.told.xattr_changes();
-        let made = self.changing().mknod(who, dir.handle(), name, kind, mode, rdev).await;
+        let made = self.changing("mknod", dir.handle())?.mknod(who, dir.handle(), name, kind, mode, rdev).await;
         self.made(dir, name, changes, made)
     }
 
@@ -64,7 +64,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::mkdir`].
     pub async fn mkdir(&self, who: &Credentials, dir: InodeNumber, name: &[u8], mode: u32) -> Result<Shown> {
         let changes = self.told.xattr_changes();
-        let made = self.changing().mkdir(who, dir.handle(), name, mode).await;
+        let made = self.changing("mkdir", dir.handle())?.mkdir(who, dir.handle(), name, mode).await;
         self.made(dir, name, changes, made)
     }
 
@@ -74,7 +74,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::symlink`].
     pub async fn symlink(&self, who: &Credentials, dir: InodeNumber, name: &[u8], target: &[u8]) -> Result<Shown> {
         let changes = self.told.xattr_changes();
-        let made = self.changing().symlink(who, dir.handle(), name, target).await;
+        let made = self.changing("symlink", dir.handle())?.symlink(who, dir.handle(), name, target).await;
         self.made(dir, name, changes, made)
     }
 
@@ -84,7 +84,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::link`].
     pub async fn link(&self, who: &Credentials, node: InodeNumber, dir: InodeNumber, name: &[u8]) -> Result<Shown> {
         let changes = self.told.xattr_changes();
-        let linked = self.client.link(who, node.handle(), dir.handle(), name).await;
+        let linked = self.changing("link", dir.handle())?.link(who, node.handle(), dir.handle(), name).await;
         if let Ok(attr) = &linked {
             self.told.linked(dir.handle(), name, attr, self.now());
         }
@@ -113,7 +113,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// # Errors
     /// As [`weft_client::Client::unlink`].
     pub async fn unlink(&self, who: &Credentials, dir: InodeNumber, name: &[u8]) -> Result<()> {
-        self.noted(self.changing().unlink_with(who, dir.handle(), name, self.options.absorbs).await)
+        let client = self.changing("unlink", dir.handle())?;
+        self.noted(client.unlink_with(who, dir.handle(), name, self.options.absorbs).await)
     }
 
     /// Removes an empty directory.
@@ -121,7 +122,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// # Errors
     /// As [`weft_client::Client::rmdir`].
     pub async fn rmdir(&self, who: &Credentials, dir: InodeNumber, name: &[u8]) -> Result<()> {
-        self.noted(self.client.rmdir(who, dir.handle(), name).await)
+        self.noted(self.changing("rmdir", dir.handle())?.rmdir(who, dir.handle(), name).await)
     }
 
     /// Moves a name.
@@ -130,7 +131,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::rename`].
     pub async fn rename(&self, who: &Credentials, from: (InodeNumber, &[u8]), to: (InodeNumber, &[u8]), flags: RenameFlags) -> Result<()> {
         let (from, to) = ((from.0.handle(), from.1), (to.0.handle(), to.1));
-        self.noted(self.client.rename(who, from.0, from.1, to.0, to.1, flags).await)?;
+        self.noted(self.changing("rename", from.0)?.rename(who, from.0, from.1, to.0, to.1, flags).await)?;
         self.names_moved(from.0, to.0);
         let now = self.now();
         self.told.moved(from, to, now);

@@ -30,7 +30,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// [`Status::Stale`] if it is gone, or not any more what the caller was allowed to open by what
     /// was told of it: its path must be walked again. Permissions; servers that do not answer.
     pub async fn open(&self, caller: &CallingThread, node: InodeNumber, how: OpenHow) -> Result<Opened> {
-        let client = self.client.for_one_operation();
+        let client = self.opening(how, false)?;
         let (attr, file) = self.noted(self.open_found(&client, caller, node, how).await)?;
         let caching = match self.caching(&attr, &file, how) {
             // What is noted of pages is noted of those under the first number.
@@ -52,6 +52,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// [`Status::Exists`] if it is to be new; [`Status::Stale`] if there is one and the path must
     /// be walked again. Permissions; servers that do not answer.
     pub async fn create(&self, caller: &CallingThread, dir: InodeNumber, name: &[u8], mode: u32, how: OpenHow) -> Result<(Shown, Opened)> {
+        let client = self.changing("create", dir.handle())?;
         let changes = self.told.xattr_changes();
         // Nobody has checked the rights of a file that exists all the same: one that does is for
         // the caller to find when it walks the path again. If it has done so already, somebody
@@ -65,7 +66,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let is_allowed = options.delays != DelayWrites::No && !how.direct;
         let delays = DelayWrites::allowed(is_allowed, self.options.hears_closes || self.client.expects_large_files());
         let options = CreateOptions { delays, ..options };
-        let created = self.client.create(&who, dir.handle(), name, &options).await.map_err(|error| {
+        let created = client.create(&who, dir.handle(), name, &options).await.map_err(|error| {
             if error.status != Status::Exists || how.exclusive || !is_first {
                 return error;
             }
@@ -78,6 +79,17 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let caching = self.caching(&attr, &file, how);
         let number = self.add_file(&attr, file, caching, how.stable);
         Ok((shown, Opened { number, caching, hears_closes: delays == DelayWrites::Gathered }))
+    }
+
+    /// The client for opening a file, which may make it.
+    ///
+    /// # Errors
+    /// As [`Posix::check_changes`] if the file, or a new one, is to be changed.
+    pub(crate) fn opening(&self, how: OpenHow, makes: bool) -> Result<Client<R>> {
+        if makes || how.truncate || how.rights.contains(Rights::WRITE) {
+            self.check_changes("open", NO_FILE)?;
+        }
+        Ok(self.client.for_one_operation())
     }
 
     /// How a file is opened that is there.
@@ -105,7 +117,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     pub async fn create_unnamed(&self, caller: &CallingThread, dir: InodeNumber, mode: u32, how: OpenHow) -> Result<(Shown, Opened)> {
         let changes = self.told.xattr_changes();
         let options = CreateOptions { mode, rights: how.rights, ..CreateOptions::default() };
-        let (attr, file) = self.noted(self.client.create_unnamed(&caller.who, dir.handle(), &options).await)?;
+        let (attr, file) = self.noted(self.changing("create", dir.handle())?.create_unnamed(&caller.who, dir.handle(), &options).await)?;
         self.told.tell(&attr, changes, self.now());
         let caching = self.caching(&attr, &file, how);
         let number = self.add_file(&attr, file, caching, how.stable);

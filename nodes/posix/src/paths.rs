@@ -92,7 +92,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// [`weft_client::Client::open`]; [`Status::IsDirectory`]; [`Status::TooManySymlinks`] for a
     /// symlink at its end, unless `follow`; [`Status::NotSupported`] for what is neither.
     pub async fn open_path(&self, who: &Credentials, path: &[u8], how: OpenHow, make: Option<u32>, follow: bool) -> Result<(Attr, u64)> {
-        let client = self.client.for_one_operation();
+        let client = self.opening(how, make.is_some())?;
         let opened = match make {
             Some(mode) => Box::pin(self.open_or_make(&client, who, path, how, mode, follow)).await,
             None => Box::pin(self.open_there(&client, who, path, how, follow)).await,
@@ -109,7 +109,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// # Errors
     /// As [`weft_client::Client::resolve_last`] and [`weft_client::Client::put`].
     pub async fn put_path(&self, who: &Credentials, path: &[u8], mode: u32, exclusive: bool, content: &Bytes) -> Result<Attr> {
-        let client = self.client.for_one_operation();
+        let client = self.changing("create", self.client.root())?.for_one_operation();
         if path.ends_with(b"/") {
             return Err(Error::local(Status::IsDirectory, "create", client.root()));
         }
@@ -157,7 +157,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::create`], [`weft_client::Client::lookup`] and
     /// [`weft_client::Client::open`].
     pub async fn open_name(&self, who: &Credentials, dir: InodeNumber, name: &[u8], how: OpenHow, make: Option<u32>) -> Result<Met> {
-        let client = self.client.for_one_operation();
+        let client = self.opening(how, make.is_some())?;
         for _ in 0..TRIES {
             let opened = match make {
                 Some(mode) => {
@@ -194,7 +194,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// # Errors
     /// As [`weft_client::Client::open`]; [`Status::Stale`] if it is gone.
     pub async fn open_node(&self, who: &Credentials, node: InodeNumber, how: OpenHow) -> Result<u64> {
-        let client = self.client.for_one_operation();
+        let client = self.opening(how, false)?;
         let (attr, file) = self.noted(open_looked_up(&client, who, node.handle(), self.open_options(how)).await)?;
         self.add_opened(&client, who, &attr, file, Caching::Direct, how).await
     }
@@ -288,7 +288,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// [`Status::Invalid`] if it is not open for writing; [`Status::Stale`] if no such file is
     /// open; servers that do not answer.
     pub async fn truncate_open(&self, who: &Credentials, file: u64, size: u64) -> Result<Attr> {
-        let open = self.description(file, "truncate")?;
+        let open = self.changing_file(file, "truncate")?;
         let handle = open.file.handle();
         if !open.file.rights().contains(Rights::WRITE) {
             return Err(Error::local(Status::Invalid, "truncate", handle));

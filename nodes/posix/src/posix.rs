@@ -51,8 +51,9 @@ pub struct Options {
     /// Reading a file sets the time of its last access where that is due, as `relatime` of Linux
     /// has it; servers hear of it with the close. False: reading sets no time.
     pub sets_atime: bool,
-    /// Whoever is above changes nothing, reads sealed files only, by [`Posix::read_sealed`] and
-    /// without opening them, and believes what it is told of sealed objects for ever.
+    /// Whoever is above reads sealed files only, by [`Posix::read_sealed`] and without opening
+    /// them, and believes what it is told of sealed objects for ever. Every change is refused
+    /// ([`Status::DatasetReadsOnly`]).
     pub is_dataset: bool,
 }
 
@@ -108,9 +109,24 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         self.changing = self.client.without_deadline();
     }
 
-    /// The client for changes.
-    pub(crate) fn changing(&self) -> &Client<R> {
-        &self.changing
+    /// The client for a change of an object, or of a name in a directory.
+    ///
+    /// # Errors
+    /// As [`Posix::check_changes`].
+    pub(crate) fn changing(&self, operation: &'static str, object: Handle) -> Result<&Client<R>> {
+        self.check_changes(operation, object)?;
+        Ok(&self.changing)
+    }
+
+    /// To be asked before every change that is not made by [`Posix::changing`].
+    ///
+    /// # Errors
+    /// [`Status::DatasetReadsOnly`]: what is told and kept of a dataset would not be true any more.
+    pub(crate) fn check_changes(&self, operation: &'static str, object: Handle) -> Result<()> {
+        match self.options.is_dataset {
+            true => Err(Error::local(Status::DatasetReadsOnly, operation, object)),
+            false => Ok(()),
+        }
     }
 
     /// The runtime.
@@ -171,6 +187,12 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let known = self.told.known(file);
         self.gateway.forget_attributes(file);
         known.into_iter().for_each(|known| self.told.forgotten(file, known));
+    }
+
+    /// An open file whose data is to be changed.
+    pub(crate) fn changing_file(&self, number: u64, operation: &'static str) -> Result<Arc<Description>> {
+        self.check_changes(operation, Handle(0))?;
+        self.description(number, operation)
     }
 
     /// An open file.

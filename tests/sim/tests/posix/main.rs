@@ -22,6 +22,7 @@ mod attributes;
 mod behind;
 mod beside;
 mod crowd;
+mod dataset;
 mod delayed;
 mod delegated;
 mod gathered;
