@@ -14,6 +14,10 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, pidfd_open};
 
+/// The number of a process with which servers end that are started with this variable: also those
+/// of a `weft up`, which itself ends before them, and of builds that know no such option of it.
+pub const UNTIL_VARIABLE: &str = "WEFT_UNTIL";
+
 /// Signals that somebody may want the program to have. Stopping and going on (Ctrl-Z) need no help:
 /// the terminal sends them to all of its foreground.
 const PASSED_ON: [Signal; 8] =

@@ -128,6 +128,36 @@ fn whoever_stops_a_run_loses_no_place_and_leaves_no_command_behind() {
     }
 }
 
+/// Processes whose command line names this folder.
+fn processes_of(folder: &Path) -> Vec<String> {
+    let words = |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path().join("cmdline")).ok();
+    let all = std::fs::read_dir("/proc").expect("it is there").flatten().filter_map(words);
+    all.filter(|words| words.contains(folder.to_str().expect("a name"))).collect()
+}
+
+/// Killed while servers are being started, and when they serve.
+#[test]
+fn servers_of_a_killed_run_end_with_it() {
+    let folder = folder();
+    let folder = folder.path();
+    for waits_for in ["run/meta0.pid", "formatted"] {
+        let mut command = lab(folder, &["run", "names.toml", "--here", "--set", "local.pause=600", "--dir"]);
+        let mut child = command.arg(folder).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it is there");
+        let is_there = || {
+            let entries = std::fs::read_dir(folder).expect("a folder").flatten();
+            entries.into_iter().any(|entry| entry.path().join("fs0").join(waits_for).exists())
+        };
+        (0..3000).take_while(|_| !is_there()).for_each(|_| sleep(Duration::from_millis(10)));
+        assert!(is_there() && processes_of(folder).len() > 1, "no server was started");
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+        (0..3000).take_while(|_| !processes_of(folder).is_empty()).for_each(|_| sleep(Duration::from_millis(10)));
+        assert_eq!(processes_of(folder), [""; 0], "they go on");
+        let left = std::fs::read_dir(folder).expect("a folder").flatten().find(|entry| entry.path().join("fs0").exists());
+        std::fs::remove_dir_all(left.expect("what they had made").path()).expect("removed");
+    }
+}
+
 #[test]
 fn two_builds_are_places_with_their_own_servers_and_clients() {
     let folder = folder();

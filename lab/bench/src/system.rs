@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use weft_host::job::UNTIL_VARIABLE;
 
-/// A temporary file system; dropping it stops it.
+/// A temporary file system; dropping it stops it, and so does the death of this process.
 pub struct System {
     pub state: PathBuf,
     program: PathBuf,
@@ -27,6 +28,8 @@ impl System {
         let program = &self.program;
         let mut command = Command::new(program);
         command.args(words).arg("--state").arg(&self.state).stdin(Stdio::null());
+        // However this process ends.
+        command.env(UNTIL_VARIABLE, std::process::id().to_string());
         // The servers must not hold pipes of this process open.
         let ended = command.stdout(Stdio::null()).status().with_context(|| format!("cannot start {}", program.display()))?;
         if !ended.success() {

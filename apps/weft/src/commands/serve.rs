@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use weft_base::{MILLISECOND, ServerRole};
 use weft_data_server::{CONTAINER_NAME, DataServerConfig};
 use weft_host::config::{Config, Engine, ServerConfig, cache_config};
+use weft_host::job;
 use weft_host::key_lists::ServerKeys;
 use weft_host::process;
 use weft_host::process::{HangUp, PidFile, StopSignals};
@@ -49,7 +50,7 @@ pub struct Args {
     #[arg(long, hide = true)]
     detached: bool,
     /// End with this process
-    #[arg(long, hide = true, value_name = "PID")]
+    #[arg(long, hide = true, value_name = "PID", env = job::UNTIL_VARIABLE)]
     until: Option<i32>,
 }
 
@@ -94,7 +95,7 @@ impl Args {
         let hang_up = if self.detached { HangUp::ReopensLog } else { HangUp::Ends };
         if let Some(pid) = self.until {
             let asked = stop.clone();
-            weft_host::job::on_exit(pid, move || asked.stop())?;
+            job::on_exit(pid, move || asked.stop())?;
         }
         let asked = stop.clone();
         signals.on_end(hang_up, &server.name, false, move || asked.stop());
