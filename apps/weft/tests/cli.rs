@@ -199,6 +199,10 @@ fn mistakes_are_explained() {
     let missing = fails(&mut weft(["cat", &demo.at("/missing")]));
     assert!(missing.contains(&demo.at("/missing")) && missing.contains("no such file"), "{missing}");
     assert!(fails(&mut weft(["cp", &demo.at("/"), "somewhere"])).contains("copy it with -r"));
+    let three = ["/no/such", "/etc/hostname", "/no/other"];
+    let some = fails(weft(["cp", "--json"]).args(three).arg(demo.at("/")));
+    assert!(some.contains("/no/such") && some.contains("/no/other") && some.contains("\"failures\": 2"), "{some}");
+    assert_eq!(ok(&mut weft(["ls", &demo.at("/")])), "hostname\n", "the other one is there");
     let config = demo.path("state/weft.toml");
     let text = fs::read_to_string(&config).unwrap();
     fs::write(&config, text.replace("engine", "engin")).unwrap();

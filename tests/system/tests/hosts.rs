@@ -93,6 +93,35 @@ fn a_job_gets_a_file_system_over_its_hosts() {
     hosts.check_gone(&names);
 }
 
+/// What lies on a data server that has died is not copied out; everything else is, and stays.
+#[test]
+fn what_can_be_read_is_copied_out_beside_a_dead_server() {
+    let names = ["127.0.0.2", "127.0.0.3"];
+    let hosts = Hosts::new(&names, 2);
+    let files: Vec<String> = (0..8).map(|number| format!("f{number}")).chain((0..8).map(|number| format!("in/g{number}"))).collect();
+    fs::create_dir(hosts.0.path("in")).unwrap();
+    files.iter().for_each(|name| fs::write(hosts.0.path(name), vec![7; 300_000]).unwrap());
+    ok(&mut hosts.up(&["--meta", "1", "--data", "2"]));
+    let root = files.iter().filter(|name| !name.contains('/'));
+    ok(hosts.weft(&["cp", "-r", "--num-dfiles", "1", "in"]).args(root).arg(hosts.0.at("/")));
+    let on_host = fs::read_dir(hosts.disk(names[1])).unwrap().next().unwrap().unwrap().path();
+    let dead = fs::read_to_string(on_host.join("run/data1.pid")).unwrap();
+    let dead: u32 = dead.split_whitespace().next().unwrap().parse().unwrap();
+    signal(dead, Signal::KILL).unwrap();
+    wait_until("the end of the server", PATIENCE, || !alive(dead));
+    let said = fails(&mut hosts.down(&["--stage-out", "results", "--timeout", "2"]));
+    let (copied, left): (Vec<&String>, Vec<&String>) = files.iter().partition(|name| hosts.0.path("results").join(name).exists());
+    for place in ["f", "in/g"] {
+        assert!([&copied, &left].iter().all(|names| names.iter().any(|name| name.starts_with(place))), "{copied:?}, {left:?}");
+    }
+    assert!(copied.iter().all(|name| fs::read(hosts.0.path("results").join(name)).unwrap() == [7; 300_000]));
+    assert!(left.iter().all(|name| said.contains(&format!("cannot copy {}", hosts.0.at(&format!("/{name}"))))), "{said}");
+    assert!(said.contains(&format!("{} files or directories were not copied", left.len())) && said.contains("nothing was ended"), "{said}");
+    assert!(hosts.weft(&["status"]).arg(hosts.0.state()).output().unwrap().stdout.windows(7).any(|word| word == b"serving"));
+    ok(&mut hosts.down(&["--discard"]));
+    hosts.check_gone(&names);
+}
+
 #[test]
 fn a_plan_runs_over_hosts_and_goes_on_without_one_that_dies() {
     let names = ["127.0.0.2", "127.0.0.3"];

@@ -104,17 +104,12 @@ impl Args {
         };
         let begun = Instant::now();
         let mut copier = Copier::start(options, stop.clone());
-        let mut failed = None;
         for source in &sources {
             if let Err(error) = destination(&target, into.as_ref(), source).and_then(|target| copier.copy(source, &target)) {
-                failed = Some(error);
-                break;
+                copier.leave_out(&error);
             }
         }
         let copied = copier.finish();
-        if let Some(error) = failed {
-            return Err(error);
-        }
         self.report(&copied, begun.elapsed().as_secs_f64(), terminal)?;
         if stop.load(Ordering::Relaxed) {
             let left = match &copied.incomplete[..] {

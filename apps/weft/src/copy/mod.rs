@@ -53,7 +53,7 @@ pub struct CopyOptions {
 }
 
 /// What was copied.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Copied {
     /// Regular files.
     pub files: u64,
@@ -114,6 +114,11 @@ impl Copier {
         // Without -r a symlink that is named stands for its file, as with cp.
         let follow = self.options.dereference || !self.options.recursive;
         self.copy_one(source, target, source.meta(follow)?)
+    }
+
+    /// Something is left out: names and counts it.
+    pub fn leave_out(&self, why: &anyhow::Error) {
+        self.workers.report(why);
     }
 
     /// Waits for the workers, then gives directories their modes and times.

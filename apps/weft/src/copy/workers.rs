@@ -193,7 +193,7 @@ impl Shared {
             Job::File(_) | Job::Together(_) if self.stopped() => Ok(()),
             Job::File(file) => self.copy_file(file, buffer),
             Job::Together(files) => {
-                self.copy_together(files, buffer);
+                self.copy_together(files);
                 Ok(())
             }
             Job::Chunk { transfer, offset, bytes } => {
@@ -204,22 +204,27 @@ impl Shared {
         }
     }
 
-    /// Files of which one cannot be read so are copied alone, which tells why if it fails too.
-    fn copy_together(&self, files: Vec<Named>, buffer: &mut [u8]) {
+    /// Those of them that cannot be read so are copied alone, which tells why if it fails too. They
+    /// come after what is queued already: a server that does not answer is waited for.
+    fn copy_together(&self, files: Vec<Named>) {
+        let mut alone = Vec::new();
         let sources: Vec<&Place> = files.iter().map(|file| &file.source).collect();
         let read = Place::read_together(&sources);
         for (file, data) in files.into_iter().zip(read) {
             if self.stopped() {
                 return;
             }
-            let copied = match data {
-                Some(Ok(data)) => self.write_whole(&file, data.to_bytes()),
-                _ => self.copy_file(file, buffer),
-            };
-            if let Err(error) = copied {
-                self.report(&error);
+            match data {
+                Some(Ok(data)) => {
+                    if let Err(error) = self.write_whole(&file, data.to_bytes()) {
+                        self.report(&error);
+                    }
+                }
+                _ => alone.push(Job::File(file)),
             }
         }
+        self.lock().jobs.extend(alone);
+        self.more.notify_all();
     }
 
     fn write_whole(&self, file: &Named, data: Bytes) -> Result<()> {

@@ -1,7 +1,9 @@
 //! `weft up` over the hosts of a job, and its end.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::{ExitCode, Stdio};
+use std::process::{Child, ExitCode, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -15,9 +17,15 @@ use weft_host::{job, process, state};
 use crate::commands::genconfig::NAME_DEFAULT;
 use crate::commands::node::READY;
 use crate::commands::{down, hold, mount};
+use crate::copy::Copied;
 
 /// Ports of servers if nobody names one: below those that the kernel gives to clients.
 const PORTS: std::ops::Range<u16> = 20_000..28_000;
+/// Names in the root that one `weft cp` is told of, at most: their paths are below what the kernel
+/// takes as arguments.
+const COPIED_AT_ONCE: usize = 1000;
+/// What is to be done when something was not copied out.
+const AGAIN: &str = "nothing was ended, so that nothing is lost; mend this and try again, or `weft down --discard`";
 /// How long a host needs beyond the deadline of an operation until it is given up.
 const REACH: std::time::Duration = std::time::Duration::from_secs(60);
 
@@ -94,8 +102,10 @@ impl super::Args {
         let place = self.mount_again(&state, &config, common)?;
         lock.release();
         if let Some(from) = &self.over.stage_in {
-            copy(from.as_os_str(), format!("{}:/", state.root().display()).as_ref(), common)
-                .with_context(|| format!("not all of {} is in; it runs all the same, and `weft down` ends it", from.display()))?;
+            let left = copy(&[from.into()], format!("{}:/", state.root().display()).as_ref(), common);
+            if !matches!(left, Ok(0)) {
+                bail!("not all of {} is in; it runs all the same, and `weft down` ends it", from.display());
+            }
         }
         print(&format!(
             "{} serves with {} servers on {} hosts after {:.2} s\n{}\nNext:\n  weft run --state {root} -- COMMAND    on this host\n  weft down --state {root}\n",
@@ -171,7 +181,8 @@ impl super::Args {
 /// Ends a file system over hosts: copies out what shall stay, unmounts, ends the servers.
 ///
 /// # Errors
-/// If it cannot be copied, and then nothing is ended; or if something survives.
+/// If something cannot be copied, and then all else is and nothing is ended; or if something
+/// survives.
 pub fn down(state: &StateDir, config: &Config, stage_out: Option<&Path>, discard: bool, common: &Common) -> Result<String> {
     let job: Job = serde_json::from_str(&std::fs::read_to_string(state.hosts_file())?).context("the list of hosts makes no sense")?;
     let to = stage_out.map(Path::to_path_buf).or(job.stage_out.map(PathBuf::from)).filter(|_| !discard);
@@ -179,10 +190,15 @@ pub fn down(state: &StateDir, config: &Config, stage_out: Option<&Path>, discard
     if let Some(to) = to {
         std::fs::create_dir_all(&to).with_context(|| format!("cannot make {}", to.display()))?;
         let fs = Fs::from_config(config.clone(), state.root().display().to_string(), common)?;
-        for entry in fs.list(b"/", fs.stat(b"/", true)?.handle, false)? {
-            let from = [state.root().as_os_str().as_encoded_bytes(), b":/", &entry.name].concat();
-            copy(std::os::unix::ffi::OsStrExt::from_bytes(&from), to.as_os_str(), common)
-                .context("nothing was ended, so that nothing is lost; mend this and try again, or `weft down --discard`")?;
+        let entries = fs.stat(b"/", true).and_then(|root| fs.list(b"/", root.handle, false)).context(AGAIN)?;
+        let path = |name: &[u8]| OsString::from_vec([state.root().as_os_str().as_bytes(), b":/", name].concat());
+        let from: Vec<OsString> = entries.iter().map(|entry| path(&entry.name)).collect();
+        let mut left = 0;
+        for some in from.chunks(COPIED_AT_ONCE) {
+            left += copy(some, to.as_os_str(), common).context(AGAIN)?;
+        }
+        if left > 0 {
+            bail!("{left} files or directories were not copied, and are named above; all others are in {}; {AGAIN}", to.display());
         }
         report += &format!("copied everything to {}\n", to.display());
     }
@@ -207,12 +223,16 @@ fn forget(state: &StateDir) {
     }
 }
 
-/// Copies a tree, many files at once, with progress if there is a terminal.
-fn copy(from: &std::ffi::OsStr, to: &std::ffi::OsStr, common: &Common) -> Result<()> {
+/// Copies trees into a directory, many files at once, with progress if there is a terminal. What
+/// cannot be copied is named and left out; tells how much that is.
+fn copy(from: &[OsString], to: &OsStr, common: &Common) -> Result<u64> {
     let timeout = common.timeout().as_secs().to_string();
-    let status = job::this_program()?.args(["cp", "-r", "--timeout", &timeout]).arg("--").args([from, to]).stdout(Stdio::null()).status();
-    if !status.context("cannot start `weft cp`")?.success() {
-        bail!("copying {} to {} failed", from.display(), to.display());
+    let mut command = job::this_program()?;
+    command.args(["cp", "-r", "--json", "--timeout", &timeout, "--"]).args(from).arg(to).stdout(Stdio::piped());
+    let output = command.spawn().and_then(Child::wait_with_output).context("cannot start `weft cp`")?;
+    let copied = serde_json::from_slice::<Copied>(&output.stdout);
+    match copied {
+        Ok(copied) if output.status.success() == (copied.failures == 0) => Ok(copied.failures),
+        _ => bail!("copying to {} failed", to.display()),
     }
-    Ok(())
 }
