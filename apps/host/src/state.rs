@@ -29,7 +29,7 @@ use crate::trust;
 
 /// Names that an interrupted creation may leave behind, or another `weft up` makes just now; a
 /// folder with nothing else may be used.
-const OURS: [&str; 14] = [
+const OURS: [&str; 15] = [
     CONFIG_NAME,
     "weft.toml.new",
     "key",
@@ -42,6 +42,7 @@ const OURS: [&str; 14] = [
     "run",
     "formatted",
     "hosts.json",
+    "hosts.json.new",
     "formatted.new",
     "trace",
 ];
@@ -209,7 +210,8 @@ impl StateDir {
         crate::config::write_in_one_step(&self.mount_file(), text.as_bytes(), 0o600)
     }
 
-    fn mount_file(&self) -> PathBuf {
+    /// Where and how it was mounted, for the next `up`.
+    pub fn mount_file(&self) -> PathBuf {
         self.root.join("mount")
     }
 }

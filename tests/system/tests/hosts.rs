@@ -3,10 +3,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use weft_system_tests::{FileSystem, Signal, alive, fails, ok, signal, wait_until, weft};
+use weft_system_tests::{FileSystem, Need, Signal, alive, available, fails, ok, signal, wait_until, weft};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -190,9 +190,54 @@ fn a_host_that_says_nothing_does_not_hold_up_the_end() {
     let mut up = hosts.up(&[]).spawn().unwrap();
     let reached = || fs::metadata(&silent).unwrap().len() > 0 && fs::read_dir(hosts.disk(names[0])).unwrap().count() > 0;
     wait_until("hosts that are asked", PATIENCE, reached);
-    signal(up.id(), Signal::INT).unwrap();
+    signal(up.id(), Signal::KILL).unwrap();
     up.wait().unwrap();
     let said = ok(&mut hosts.down(&["--discard"]));
     assert!(said.contains("ended the servers"), "by itself: {said}");
     hosts.check_gone(&names[..1]);
+}
+
+/// Ctrl-C at `weft up` before hosts are asked, and when one says nothing and a data server of the
+/// other one waits for its metadata server: the same command may come again.
+#[test]
+fn an_interrupted_start_leaves_nothing() {
+    let names = ["127.0.0.2", "127.0.0.3"];
+    let hosts = Hosts::new(&names, 0);
+    let silent = hosts.0.path("disks/127.0.0.2.silent");
+    fs::create_dir_all(hosts.disk(names[1])).unwrap();
+    fs::write(&silent, "").unwrap();
+    let log = hosts.0.state().join("run/hosts.log");
+    for waits_for_a_server in [false, true] {
+        let up = hosts.up(&[]).stderr(Stdio::piped()).spawn().unwrap();
+        let is_there = |entry: fs::DirEntry| entry.path().join("run/data1.pid").exists();
+        let has_server = || fs::read_dir(hosts.disk(names[1])).unwrap().flatten().any(is_there);
+        wait_until("a start on hosts", PATIENCE, || if waits_for_a_server { has_server() } else { log.exists() });
+        signal(up.id(), Signal::INT).unwrap();
+        let ended = up.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.code() == Some(130) && said.contains("no file system was made"), "{ended:?}");
+        hosts.check_gone(&names[1..]);
+    }
+    let log = fs::read_to_string(log).unwrap();
+    assert!(!log.contains("does not say"), "it was not waited for in vain: {log}");
+    fs::remove_file(&silent).unwrap();
+    fs::create_dir(hosts.disk(names[0])).unwrap();
+    ok(&mut hosts.up(&[]));
+    ok(&mut hosts.down(&[]));
+    hosts.check_gone(&names);
+}
+
+/// Where a file system of before was mounted is nothing that the next one must not find.
+#[test]
+fn another_job_takes_the_directory_of_a_mounted_one() {
+    if !available("another_job_takes_the_directory_of_a_mounted_one", &[Need::Fuse]) {
+        return;
+    }
+    let names = ["127.0.0.2"];
+    let hosts = Hosts::new(&names, 1);
+    for words in [&["--mount", "mnt"][..], &[]] {
+        ok(&mut hosts.up(words));
+        assert_eq!(ok(&mut hosts.down(&[])).contains("unmounted"), !words.is_empty());
+        hosts.check_gone(&names);
+    }
 }

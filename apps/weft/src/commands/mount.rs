@@ -186,7 +186,12 @@ pub fn start(fs: &OsStr, place: &Path, options: &[String], common: &Common, ties
 
 /// What the child writes up to the end of its first line, or of its life; `None` if that does not
 /// come in time.
-pub fn first_line(mut from: impl Read + Send + 'static, patience: Duration) -> Option<String> {
+fn first_line(from: impl Read + Send + 'static, patience: Duration) -> Option<String> {
+    coming_line(from).recv_timeout(patience).ok()
+}
+
+/// The same, for who looks by himself whether it has come.
+pub fn coming_line(mut from: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let (mut line, mut byte) = (Vec::new(), [0]);
@@ -196,7 +201,7 @@ pub fn first_line(mut from: impl Read + Send + 'static, patience: Duration) -> O
         // Nobody listens any more if the patience is over.
         let _ = sender.send(String::from_utf8_lossy(&line).into_owned());
     });
-    receiver.recv_timeout(patience).ok()
+    receiver
 }
 
 /// Mounts and serves until the file system is unmounted or a signal comes.

@@ -52,16 +52,16 @@ impl Args {
             print(&format!("cannot make {}: {error}\n", home.display()))?;
             return Ok(ExitCode::FAILURE);
         }
+        thread::spawn(move || {
+            let _ = std::io::copy(&mut input, &mut std::io::sink());
+            sender.send(())
+        });
         let mut servers = Vec::new();
-        let outcome = start(&order, &home, &mut servers, common);
+        let outcome = start(&order, &home, &mut servers, &ended, common);
         let line = outcome.as_ref().map_or_else(crate::error_line, |()| READY.into());
         // Where nobody reads any more nothing is kept.
         let is_told = print(&format!("{line}\n")).is_ok();
         if outcome.is_ok() && is_told {
-            thread::spawn(move || {
-                let _ = std::io::copy(&mut input, &mut std::io::sink());
-                sender.send(())
-            });
             watch(&ended, &mut servers);
         }
         stop(&StateDir::of_config(&home.join("weft.toml")), &mut servers);
@@ -70,8 +70,8 @@ impl Args {
     }
 }
 
-/// Writes what the servers need and starts them; returns when all of them answer.
-fn start(order: &Order, home: &Path, servers: &mut Vec<(String, Child)>, common: &Common) -> Result<()> {
+/// Writes what the servers need and starts them; returns when all of them answer, or it is ended.
+fn start(order: &Order, home: &Path, servers: &mut Vec<(String, Child)>, ended: &mpsc::Receiver<()>, common: &Common) -> Result<()> {
     let state = StateDir::of_config(&home.join("weft.toml"));
     make_private_dir(&state.run_dir())?;
     make_private_dir(&state.servers_dir())?;
@@ -94,6 +94,9 @@ fn start(order: &Order, home: &Path, servers: &mut Vec<(String, Child)>, common:
     let deadline = Instant::now() + common.timeout();
     loop {
         let answers = fs.ping(ours.iter().cloned());
+        if ended.try_recv().is_ok() {
+            bail!("it was ended before all servers had answered");
+        }
         for (name, server) in servers.iter_mut() {
             if let Some(status) = server.try_wait()? {
                 bail!("{name} ended ({status}):{}", process::log_tail(&state.log_file(name), 3));

@@ -4,13 +4,18 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use weft_host::config::{Config, KeyFiles, write_in_one_step};
 use weft_host::connect::{Common, Fs, random};
 use weft_host::hosts::{self, Job, Launcher};
-use weft_host::output::print;
+use weft_host::output::{print, tell};
+use weft_host::process::StopSignals;
 use weft_host::state::StateDir;
 use weft_host::{job, process, state};
 
@@ -85,6 +90,10 @@ impl super::Args {
             }
             return Ok(None);
         };
+        // What is begun on hosts is ended there before this process is.
+        let stopped = Arc::new(AtomicBool::new(false));
+        let asked = stopped.clone();
+        StopSignals::block()?.on_stop(move || asked.store(true, Ordering::Relaxed));
         let begun = Instant::now();
         let (state, _) = StateDir::existing_or_new(&root)?;
         state::make_private_dir(&state.run_dir())?;
@@ -92,18 +101,22 @@ impl super::Args {
         if state.config_file().exists() {
             bail!("{} holds a file system already; end it by `weft down --state {0}`, or take another directory", root.display());
         }
-        let made = self.begin_job(launcher, &state, common);
+        let made = self.begin_job(launcher, &state, common, &stopped);
         if made.is_err() {
             // What keeps the servers ends them; that it may fail changes nothing in why.
             let _ = process::end(&hold::pid_file(&state), hold::PATIENCE * 2);
             forget(&state);
+            if stopped.load(Ordering::Relaxed) {
+                tell("no file system was made");
+                return Ok(Some(ExitCode::from(130)));
+            }
         }
         let (config, job) = made?;
         let place = self.mount_again(&state, &config, common)?;
         lock.release();
         if let Some(from) = &self.over.stage_in {
-            let left = copy(&[from.into()], format!("{}:/", state.root().display()).as_ref(), common);
-            if !matches!(left, Ok(0)) {
+            let to = format!("{}:/", state.root().display());
+            if stopped.load(Ordering::Relaxed) || !matches!(copy(&[from.into()], to.as_ref(), common), Ok(0)) {
                 bail!("not all of {} is in; it runs all the same, and `weft down` ends it", from.display());
             }
         }
@@ -119,7 +132,7 @@ impl super::Args {
         Ok(Some(ExitCode::SUCCESS))
     }
 
-    fn begin_job(&self, launcher: Launcher, state: &StateDir, common: &Common) -> Result<(Config, Job)> {
+    fn begin_job(&self, launcher: Launcher, state: &StateDir, common: &Common, stopped: &AtomicBool) -> Result<(Config, Job)> {
         let names = self.over.hosts.as_deref().map_or_else(|| hosts::of_job(launcher), hosts::of_file)?;
         let text = |path: &Option<PathBuf>| -> Result<Option<String>> {
             let path = path.as_ref().map(std::path::absolute).transpose()?;
@@ -150,7 +163,19 @@ impl super::Args {
         let args = ["hold".into(), "--timeout".into(), common.timeout().as_secs().to_string().into(), state.root().as_os_str().to_owned()];
         let mut holder = process::start_in_background(args, &log, Stdio::null(), Stdio::piped())?;
         let stdout = holder.stdout.take().expect("its standard output is a pipe");
-        match mount::first_line(stdout, common.timeout() + REACH) {
+        let coming = mount::coming_line(stdout);
+        let mut line = None;
+        process::wait_until(common.timeout() + REACH, || {
+            line = coming.try_recv().ok();
+            Ok(line.is_some() || stopped.load(Ordering::Relaxed))
+        })?;
+        if stopped.load(Ordering::Relaxed) {
+            tell("interrupted; waits for the end of what was begun on the hosts");
+            // It may not have come as far as its pid file. Signals wait in it as they do here.
+            let _ = kill(Pid::from_raw(holder.id() as i32), Signal::SIGTERM);
+            process::wait_until(hold::PATIENCE * 2, || Ok(holder.try_wait()?.is_some()))?;
+        }
+        match line {
             Some(line) if line == READY => {}
             Some(line) if !line.is_empty() => bail!("no file system was made: {line}"),
             _ => bail!("no file system was made; the end of {}:{}", log.display(), process::log_tail(&log, 5)),
@@ -169,9 +194,9 @@ impl super::Args {
                 let why = answer.as_ref().map_or_else(|error| fs.why(error), |info| format!("it is {}", info.state));
                 format!("{} at {}: {why}", entry.name, entry.address)
             });
-            Ok(late.is_none())
+            Ok(late.is_none() || stopped.load(Ordering::Relaxed))
         })?;
-        if !serve {
+        if !serve || stopped.load(Ordering::Relaxed) {
             bail!("no file system was made: {waiting}");
         }
         Ok((config, job))
@@ -218,7 +243,7 @@ pub fn down(state: &StateDir, config: &Config, stage_out: Option<&Path>, discard
 /// Removes what says that there is a file system.
 fn forget(state: &StateDir) {
     let keys = KeyFiles::beside(&state.config_file());
-    for file in [state.config_file(), state.hosts_file(), state.key_file(), keys.server, keys.list] {
+    for file in [state.config_file(), state.hosts_file(), state.key_file(), keys.server, keys.list, state.mount_file()] {
         let _ = std::fs::remove_file(file);
     }
 }
