@@ -68,7 +68,12 @@ fn down_ends_a_server_that_was_taken_out_of_the_config() {
     fs::write(&config, before.clone() + more).unwrap();
     fs.start(&[]);
     assert_eq!(fs.processes().len(), 3);
+    let pid = fs.pid("data1").expect("it runs");
+    assert!(fs.status().0);
     fs::write(&config, before).unwrap();
+    let (is_well, status) = fs.status();
+    let problem = status["problems"][0].as_str().unwrap_or_default();
+    assert!(!is_well && problem.starts_with(&format!("data1 runs (process {pid})")), "{status}");
     let words = ok(weft().args(["down", "--state"]).arg(fs.state()));
     assert!(words.contains("data1 ran although") && words.contains("stopped 3 servers"), "{words}");
     assert!(fs.processes().is_empty());

@@ -18,12 +18,14 @@ use weft_host::units::human_bytes;
 use weft_host::{mount_list, process};
 use weft_wire::ops::DiskUse;
 
+use super::down;
+
 /// How long a server has for its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Show the servers of a state directory and whether they answer
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  weft status --state ~/fs\n\nThe exit code is 0 if every server serves, else 1.")]
+#[command(after_help = "Example:\n  weft status --state ~/fs\n\nThe exit code is 0 if every server serves, and no other one runs, else 1.")]
 pub struct Args {
     #[command(flatten)]
     state: NamedState,
@@ -109,6 +111,14 @@ fn report(state: &StateDir, config: Config, common: &Common) -> Result<Report> {
     let pids = config.servers.iter().map(|server| Ok(process::holder(&state.pid_file(&server.name))?.map(|holder| holder.pid)));
     let pids: Vec<Option<i32>> = pids.collect::<Result<_>>()?;
     let fs_id = config.fs_id;
+    let mut problems = Vec::new();
+    for name in down::unnamed_servers(state, &config)? {
+        if let Some(holder) = process::holder(&state.pid_file(&name))? {
+            let file = config.file.display();
+            problems
+                .push(format!("{name} runs (process {}), and {file} does not name it any more; weft down ends it with all", holder.pid));
+        }
+    }
     let fs = Fs::from_config(config, state.root().display().to_string(), &common.with_timeout(PATIENCE))?;
     let map = fs.client.map();
     // On a Unix socket without a process there is nobody to wait for; over TCP it may be the server
@@ -116,7 +126,7 @@ fn report(state: &StateDir, config: Config, common: &Common) -> Result<Report> {
     let may_answer = map.servers().zip(&pids).filter(|(entry, pid)| pid.is_some() || !entry.address.starts_with("unix:"));
     let answers: BTreeMap<ServerId, _> =
         fs.ping(may_answer.map(|(entry, _)| entry.clone())).into_iter().map(|(entry, answer)| (entry.id, answer)).collect();
-    let (mut servers, mut problems) = (Vec::new(), Vec::new());
+    let mut servers = Vec::new();
     for (index, entry) in map.servers().enumerate() {
         let pid = pids[index];
         let answer = answers.get(&entry.id);
