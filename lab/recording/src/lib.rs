@@ -277,7 +277,11 @@ fn report() -> TraceReply {
     reply.threads_without_ring = stats.threads_without_ring;
     reply.in_flight = stats.in_flight as u32;
     reply.dumps = progress.dumps;
-    reply.files = progress.files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
+    // Whoever asked for the last recording may have moved its files. They are read by their
+    // numbers, so the list is whole or empty.
+    if state.is_on || progress.files.iter().any(|file| file.exists()) {
+        reply.files = progress.files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
+    }
     reply.problem = progress.problem.clone().unwrap_or_default();
     reply
 }

@@ -141,14 +141,19 @@ impl Traced {
         }
     }
 
+    /// The names of those that record now.
+    pub fn recording(&self) -> Vec<String> {
+        let answers = self.ask(&TraceRequest::new(TraceAction::Status));
+        let is_recording = |answer: &Answer| answer.reply.as_ref().is_ok_and(|reply| reply.mode != TraceMode::Off);
+        answers.into_iter().filter(is_recording).map(|answer| answer.name).collect()
+    }
+
     /// Begins a recording.
     ///
     /// # Errors
     /// One of them records already: the end of one recording would be that of the other.
     pub fn begin(&self, request: &TraceRequest) -> Result<Vec<Answer>> {
-        let answers = self.ask(&TraceRequest::new(TraceAction::Status));
-        let is_recording = |answer: &&Answer| answer.reply.as_ref().is_ok_and(|reply| reply.mode != TraceMode::Off);
-        let recording: Vec<&str> = answers.iter().filter(is_recording).map(|answer| answer.name.as_str()).collect();
+        let recording = self.recording();
         if !recording.is_empty() {
             bail!(
                 "{} is being recorded already ({}): end that with `weft trace off {0} --into DIR`, and explain it with `weft explain DIR`",

@@ -290,6 +290,11 @@ fn explain_records_a_running_file_system_by_itself() {
     let explained = explained.expect("the program works all the time");
     assert!(explained["covered"].as_f64().expect("a share") >= 0.95, "{explained}");
     assert!(!fs.state().join("trace").exists(), "nothing is left behind");
+    // Where the mount has its files still, those of servers are no others.
+    let kept = fs.path("kept");
+    ok(weft().arg("explain").arg(fs.state()).args(["--seconds", "0.1", "--keep"]).arg(&kept));
+    let off = weft_system_tests::run(weft().args(["trace", "off"]).arg(fs.state()), PATIENCE);
+    assert!(off.is_success() && off.words().contains("nothing was being recorded") && !off.words().contains("earlier"), "{}", off.words());
     fs.down();
 }
 
@@ -311,9 +316,12 @@ fn explain_ends_its_recording_when_it_is_interrupted_and_begins_no_second_one() 
     assert!(explained.status.success(), "{explained:?}");
     let explained: Value = serde_json::from_slice(&explained.stdout).expect("JSON");
     assert!(explained["nodes"].as_array().is_some_and(|nodes| nodes.len() == 2), "{explained}");
-    let status = trace(&fs, &["status"]);
-    for name in ["meta0", "data0"] {
-        assert_eq!(node(&status, name)["mode"], "off", "{status}");
+    // Its files have gone with it.
+    for command in ["status", "off"] {
+        let report = trace(&fs, &[command]);
+        for name in ["meta0", "data0"] {
+            assert!(node(&report, name)["mode"] == "off" && node(&report, name)["files"] == Value::Array(Vec::new()), "{report}");
+        }
     }
 }
 

@@ -180,10 +180,15 @@ impl Ending {
     ) -> Result<ExitCode> {
         let traced = Traced::find(self.which.fs.text(), &self.which.nodes, common)?;
         let into = self.into.map(std::path::absolute).transpose()?;
+        let is_recorded = !traced.recording().is_empty();
         let mut answers = end(&traced)?;
         let mut problems = traced.gather(&mut answers, into.as_deref(), false);
         problems.extend(traced.name_objects(&answers));
         let shown = show(&answers, problems, self.which.json);
+        if !is_recorded {
+            tell("nothing was being recorded; files that are named are those of the last recording");
+            return shown;
+        }
         for (folder, count) in others(&answers) {
             let folder = folder.display();
             tell(&format!(
