@@ -34,6 +34,7 @@ impl<R: Runtime> Client<R> {
         }
         let asked = self.asking();
         let state = self.get_state(flow, handle).await?;
+        self.asked_for(handle).await;
         match self.settle_at_once(&state, asked) {
             Some(attr) => Ok(Seen { attr, is_exact: true }),
             None => Box::pin(self.settle_soon(flow, state, asked)).await,

@@ -10,6 +10,7 @@ use weft_rt::Runtime;
 
 use super::contents::{FILE_BYTES_MAX, TOGETHER_BYTES_MAX};
 use super::open_inode::OpenInode;
+use super::opens::RENEWAL;
 use crate::flow::Flow;
 use crate::knowledge::FileTold;
 use crate::names::Wanted;
@@ -93,10 +94,19 @@ impl<R: Runtime> Client<R> {
         new.take(wanted).collect()
     }
 
+    /// A file was asked for by its handle, and its server has told of it under a lease: as
+    /// [`Client::looked_up`].
+    pub(crate) async fn asked_for(&self, file: Handle) {
+        if let Some((dir, _)) = self.inner.knowledge.told_file(file, self.rt().now()) {
+            Box::pin(self.looked_up(&RENEWAL, dir)).await;
+        }
+    }
+
     /// A name in a directory was looked up, and its server tells under leases what is there: who
     /// looks some names up mostly goes on to others.
     pub(crate) async fn looked_up(&self, who: &Credentials, dir: Handle) {
-        if self.inner.contents.looked_up(dir) {
+        let names = self.inner.knowledge.state(dir, self.rt().now()).map(|(state, _)| state.attr.size);
+        if self.inner.contents.looked_up(dir, names) {
             self.list_more(&self.for_at_most(WAIT_NS), who, dir).await;
         }
     }

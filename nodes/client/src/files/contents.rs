@@ -24,9 +24,12 @@ pub(super) const TOGETHER_BYTES_MAX: u64 = 2 << 20;
 const ALONE: u32 = 2;
 /// And so many where a server does not answer.
 const PAUSE: u32 = 100;
-/// After so many names that were looked up a page of the listing is asked for: as many as cost
-/// about as much.
+/// After so many names that were looked up, or files whose attributes were asked for, a page of the
+/// listing is asked for: as many as cost about as much.
 const LOOKUPS: u32 = 8;
+/// And after so many of a directory of a few names, and one more for so many further ones.
+const LOOKUPS_FEW: u32 = 2;
+const NAMES_OF_A_LOOKUP: u64 = 32;
 /// Pages that are listed for those who look names up. Who goes through a larger directory in random
 /// order would have most of it forgotten again.
 const PAGES_MAX: u32 = 64;
@@ -144,12 +147,14 @@ impl Contents {
         (reading.alone, reading.lookups) = (PAUSE, PAUSE);
     }
 
-    /// A name in this directory was looked up. True if more names shall be listed.
-    pub(super) fn looked_up(&self, dir: Handle) -> bool {
+    /// A name in this directory, which has so many as far as is known, was looked up, or a file of
+    /// it was asked for. True if more names shall be listed.
+    pub(super) fn looked_up(&self, dir: Handle, names: Option<u64>) -> bool {
+        let enough = names.map_or(LOOKUPS, |names| (LOOKUPS_FEW as u64 + names / NAMES_OF_A_LOOKUP).min(LOOKUPS.into()) as u32);
         let mut inner = self.lock();
         let reading = inner.reading(dir);
-        reading.lookups -= 1;
-        if reading.lookups > 0 {
+        reading.lookups = reading.lookups.saturating_sub(1);
+        if reading.lookups + enough > LOOKUPS {
             return false;
         }
         (reading.lookups, reading.pages) = (LOOKUPS, reading.pages.saturating_add(1));
@@ -279,14 +284,19 @@ mod tests {
     #[test]
     fn who_looks_many_names_up_has_them_listed() {
         let contents = Contents::default();
-        let lists = |lookups: u32| (0..lookups).filter(|_| contents.looked_up(DIR)).count();
+        let lists = |lookups: u32| (0..lookups).filter(|_| contents.looked_up(DIR, None)).count();
         assert_eq!((lists(LOOKUPS - 1), lists(1), lists(LOOKUPS)), (0, 1, 1));
         contents.pause(DIR);
         assert_eq!((lists(PAUSE - 1), lists(1)), (0, 1));
         contents.note_listed(DIR, 0, None);
         assert_eq!(lists(10 * LOOKUPS), 0, "all are known");
         contents.note_listed(Handle(2), 5, None);
-        assert_eq!((0..LOOKUPS * PAGES_MAX * 2).filter(|_| contents.looked_up(Handle(2))).count(), PAGES_MAX as usize);
+        assert_eq!((0..LOOKUPS * PAGES_MAX * 2).filter(|_| contents.looked_up(Handle(2), None)).count(), PAGES_MAX as usize);
+        // The fewer there are the sooner.
+        for (dir, names, lookups) in [(3, 1, 2), (4, 70, 4), (5, 1 << 40, LOOKUPS)] {
+            let asks = |lookups: u32| (0..lookups).filter(|_| contents.looked_up(Handle(dir), Some(names))).count();
+            assert_eq!((asks(lookups - 1), asks(1)), (0, 1), "{names}");
+        }
     }
 
     #[test]

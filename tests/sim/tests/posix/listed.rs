@@ -4,7 +4,8 @@
 use weft_base::{Attr, FileKind, MILLISECOND, SECOND};
 use weft_posix::{InodeNumber, Listed};
 use weft_rt::Runtime;
-use weft_sim_tests::mount::{Mount, caller};
+use weft_sim_tests::mount::{Mount, caller, how};
+use weft_wire::Rights;
 
 use super::delayed::{closed_in, world};
 use super::delegated::made_dir;
@@ -138,4 +139,32 @@ fn a_listing_has_every_name_once() {
         names.sort_unstable();
         assert_eq!(names[2..], (0..FILES).map(name).collect::<Vec<_>>(), "room for {room} names");
     }
+}
+
+/// What was told of files that this mount has just closed is of before: who asks for some of them
+/// is told of those beside them, too, and opens and reads them with a share of a message.
+#[test]
+fn files_that_were_just_made_are_asked_for_together() {
+    let world = world();
+    let (stats, reads) = world.alone(0, |mount| async move {
+        let dir = made_dir(&mount, false).await;
+        let mut files = Vec::new();
+        for number in 0..60 {
+            files.push(closed_in(&mount, dir, &format!("f{number:02}"), &content(number % 4)).await);
+        }
+        mount.posix.rt().sleep_until(mount.posix.rt().now() + SECOND).await;
+        mount.stat(dir).await.expect("it is there");
+        let before = mount.posix.stats().requests;
+        for node in &files {
+            mount.posix.getattr(*node).await.expect("it is there");
+        }
+        let stats = mount.posix.stats().requests - before;
+        for number in 0..60 {
+            let file = mount.open(&caller(1, 0), dir, &format!("f{number:02}"), how(Rights::READ)).await.expect("it opens");
+            assert!(mount.read(file).await.expect("it is read") == content(number % 4), "f{number}");
+            mount.release(file.opened.number).await;
+        }
+        (stats, mount.posix.stats().requests - before - stats)
+    });
+    assert!(stats <= 10 && reads <= 20, "{stats} requests, and {reads}");
 }
