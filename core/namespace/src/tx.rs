@@ -262,7 +262,11 @@ impl State {
     }
 
     fn check_entry_change(&self, dir: Handle, name: &[u8], leads_to: Option<Handle>, who: &Credentials, conflict: Status) -> Result<()> {
-        let inode = self.prepare_partition(dir, conflict)?;
+        let inode = self.prepare_partition(dir, conflict).map_err(|status| match status {
+            // It was removed since it was looked at.
+            Status::Stale => Status::NotFound,
+            status => status,
+        })?;
         self.check_holds(dir, name)?;
         self.check_directory(who, dir, inode, true)?;
         if self.entry(dir, name).map(|(handle, _)| handle) == leads_to { Ok(()) } else { Err(conflict) }

@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::*;
 use weft_base::{FileKind, Handle, MILLISECOND, ROOT_HANDLE, SECOND, ServerId, Status};
 use weft_meta_server::Engine;
@@ -76,6 +78,26 @@ fn a_rename_replaces_and_exchanges_across_servers() {
         assert_eq!(client.getattr(e).await.unwrap().attr.nlink, 0, "still seen by who holds it");
         assert_eq!(client.lookup(there, "e").await.unwrap().handle, d);
         client.audit(2, "replaced").await;
+    });
+}
+
+#[test]
+fn a_directory_that_is_gone_has_no_names_wherever_it_was() {
+    let cluster = Cluster::new(2, 2, |_| {});
+    let client = cluster.caller(1);
+    cluster.block_on(|| async move {
+        let here = directory_on(&client, ServerId(0), "here").await;
+        client.create(here, "a", Rights::default()).await.unwrap();
+        let mut servers = BTreeSet::new();
+        for number in 0..16 {
+            let gone = client.mkdir(here, &format!("gone{number}")).await.unwrap();
+            client.rmdir(here, &format!("gone{number}")).await.unwrap();
+            assert_eq!(client.rename(here, "a", gone, "b").await, Err(Status::NotFound), "{gone:?}");
+            servers.insert(gone.server());
+        }
+        assert_eq!(servers.len(), 2);
+        client.lookup(here, "a").await.unwrap();
+        client.audit(2, "at the end").await;
     });
 }
 

@@ -78,10 +78,12 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// The state of the directory of the new name, from where its inode is.
     async fn state_at_owner(&self, request: &RenameRequest, deadline: Nanos) -> Result<FileState> {
         let dir = request.to.dir;
-        if dir.server() == self.config.serving.server {
-            return self.state.borrow().getattr(&self.context(self.shell.caller.client()), dir);
-        }
-        self.shell.caller.call(dir.server(), &GetAttrRequest { handle: dir }, deadline).await
+        let state = match dir.server() == self.config.serving.server {
+            true => self.state.borrow().getattr(&self.context(self.shell.caller.client()), dir),
+            false => self.shell.caller.call(dir.server(), &GetAttrRequest { handle: dir }, deadline).await,
+        };
+        // It was removed, and nothing has a name in it.
+        state.map_err(|status| if status == Status::Stale { Status::NotFound } else { status })
     }
 }
 
