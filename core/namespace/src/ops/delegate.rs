@@ -27,8 +27,7 @@ use crate::{Change, Inode, InodeFlags, OpenChange, Record, RequestContext, State
 /// Directories that are delegated to one client at most.
 const DIRECTORIES_MAX: usize = 128;
 
-/// What a client says that asks for a directory in which it makes or removes a file: it knows all
-/// names of it.
+/// What a client says that asks for a directory in which it makes or removes a file.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldAsked {
     /// So many handles it has left for files of this server.

@@ -156,8 +156,8 @@ wire_struct! {
         optional {
             /// As of a create.
             2 pub can_delay: bool,
-            /// The client knows all names of the directory, and can make and remove further ones
-            /// without asking ([`Delegation`]); it has so many handles left for them.
+            /// The client can make and remove further names of the directory without asking
+            /// ([`Delegation`]); it has so many handles left for them.
             4 pub can_hold: u32,
         }
     }
@@ -169,7 +169,7 @@ wire_struct! {
         /// The directory after the change.
         pub dir: DirChange,
         optional {
-            /// The directory is delegated to the client from now on; everything may be told of it.
+            /// The directory is delegated to the client from now on, which may remove names, too.
             2 pub delegation: Delegation,
             /// As of a create that has delegated the directory.
             4 pub tells_directories: bool,
