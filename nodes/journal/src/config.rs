@@ -29,12 +29,16 @@ pub struct JournalConfig {
     /// are the same), so nothing that was written can be missing, synced or not. What looks like
     /// the work of a power cut is damage then.
     pub same_boot: bool,
+    /// There is room for changes only while the disk has room for the next checkpoint, too: without
+    /// it nothing that the journal holds is ever given back. Of servers that have little else on
+    /// their disk.
+    pub keeps_checkpoint_room: bool,
 }
 
 impl JournalConfig {
     /// With segments of the usual size.
     pub fn new(fs_id: FsId, server: ServerId, salt: u64) -> JournalConfig {
-        JournalConfig { fs_id, server, segment_bytes: SEGMENT_BYTES_DEFAULT, salt, same_boot: false }
+        JournalConfig { fs_id, server, segment_bytes: SEGMENT_BYTES_DEFAULT, salt, same_boot: false, keeps_checkpoint_room: false }
     }
 
     pub(crate) fn check(&self) {

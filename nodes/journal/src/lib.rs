@@ -37,6 +37,7 @@ mod follow;
 mod journal;
 mod names;
 mod recover;
+mod room;
 mod superblock;
 
 pub use checkpoint::Checkpoint;
@@ -46,6 +47,7 @@ pub use features::StoreFeatures;
 pub use follow::{Followed, ReadPlace};
 pub use journal::Journal;
 pub use recover::{Found, Recovered};
+pub use room::Room;
 pub use superblock::Superblock;
 pub use weft_store::Lsn;
 pub use weft_store::journal::SEGMENT_BYTES_DEFAULT;

@@ -53,9 +53,9 @@ impl<D: Disk> Journal<D> {
             let failed = JournalError::during("remove an unfinished checkpoint");
             disk.remove(names::CHECKPOINT_UNFINISHED).await.map_err(failed)?;
         }
-        let checkpoint = match names::numbers(&listed, "checkpoint").last() {
-            Some(generation) => Some(read_checkpoint(disk, *generation, &config, &mut take).await?),
-            None => None,
+        let (checkpoint, checkpoint_bytes) = match names::numbers(&listed, "checkpoint").last() {
+            Some(generation) => read_checkpoint(disk, *generation, &config, &mut take).await.map(|(end, bytes)| (Some(end), bytes))?,
+            None => (None, 0),
         };
         let start_lsn = checkpoint.map_or(Lsn::FIRST, |end| end.header.start_lsn);
         let segments = find_segments(disk, &names::numbers(&listed, "journal")).await?;
@@ -116,6 +116,7 @@ impl<D: Disk> Journal<D> {
             segments: begun,
             spares,
             generation: checkpoint.map_or(0, |end| end.header.generation),
+            checkpoint_bytes,
             bytes_since_checkpoint: bytes,
         };
         let journal = Journal::start(disk, config, start).await?;
@@ -247,7 +248,7 @@ async fn read_checkpoint<D: Disk>(
     generation: u64,
     config: &JournalConfig,
     take: &mut impl FnMut(Found<'_>) -> Result<(), Status>,
-) -> Result<CheckpointEnd, JournalError> {
+) -> Result<(CheckpointEnd, u64), JournalError> {
     let name = names::checkpoint(generation);
     let failed = || JournalError::during(format!("read {name}"));
     let damaged = |what: String| JournalError::Damaged(format!("{name}: {what}"));
@@ -277,5 +278,5 @@ async fn read_checkpoint<D: Disk>(
     if (end.header.fs_id, end.header.server_id, end.header.generation) != (config.fs_id, config.server, generation) {
         return Err(damaged("it belongs to another server, file system or generation".into()));
     }
-    Ok(end)
+    Ok((end, len))
 }

@@ -64,8 +64,14 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.background.reap.notify();
         }
         self.look_after_contents();
+        self.look_after_journal();
+    }
+
+    /// Begins a checkpoint when there is much to replay, or when it makes room on a disk that has
+    /// little.
+    fn look_after_journal(self: &Rc<Self>) {
         if let Some(journal) = self.engine.journal()
-            && journal.bytes_since_checkpoint() >= self.config.serving.checkpoint_bytes
+            && (journal.bytes_since_checkpoint() >= self.config.serving.checkpoint_bytes || journal.wants_room())
             && !self.background.checkpointing.replace(true)
         {
             self.rt.spawn(Rc::clone(self).checkpoint_flow(journal.clone()));
@@ -99,6 +105,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.ask_back_directories();
             self.settle_quotas();
             self.kept(self.engine.rest().await);
+            self.look_after_journal();
             if self.rt.now() >= grace_ends {
                 self.state.borrow_mut().end_grace();
                 self.clients.sessions.borrow_mut().grace_ends();
@@ -139,7 +146,23 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     async fn write_checkpoint<D: Disk>(&self, journal: &Journal<D>) -> Result<(), JournalError> {
-        let mut checkpoint = Checkpoint::begin(journal).await?;
+        let mut checkpoint = match Checkpoint::begin(journal).await {
+            Err(JournalError::NoSpace) => {
+                let mut measured = Checkpoint::measure(journal);
+                self.fill(&mut measured).await?;
+                measured.finish().await?;
+                Checkpoint::begin(journal).await?
+            }
+            begun => begun?,
+        };
+        self.fill(&mut checkpoint).await?;
+        self.contents_are_kept().await.map_err(JournalError::during("write contents"))?;
+        checkpoint.finish().await?;
+        Ok(())
+    }
+
+    /// Takes the state, in slices between which the server serves.
+    async fn fill<D: Disk>(&self, checkpoint: &mut Checkpoint<D>) -> Result<(), JournalError> {
         let mut cursor = SnapshotCursor::Start;
         while cursor != SnapshotCursor::End {
             let (records, next) = self.state.borrow().snapshot_from(cursor, SLICE_CHANGES);
@@ -148,8 +171,6 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             cursor = next;
             self.rt.sleep_until(self.rt.now() + SLICE_PAUSE_NS).await;
         }
-        self.contents_are_kept().await.map_err(JournalError::during("write contents"))?;
-        checkpoint.finish().await?;
         Ok(())
     }
 }

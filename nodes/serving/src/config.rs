@@ -76,6 +76,11 @@ impl ServingConfig {
 
     /// What its journal is told.
     pub(crate) fn journal(&self, salt: u64, same_boot: bool) -> JournalConfig {
-        JournalConfig { segment_bytes: self.journal_segment_bytes, same_boot, ..JournalConfig::new(self.map.fs_id, self.server, salt) }
+        JournalConfig {
+            segment_bytes: self.journal_segment_bytes,
+            same_boot,
+            keeps_checkpoint_room: self.server.role() == ServerRole::Meta,
+            ..JournalConfig::new(self.map.fs_id, self.server, salt)
+        }
     }
 }

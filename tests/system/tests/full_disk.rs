@@ -163,8 +163,10 @@ fn promise_full_disk_of_a_metadata_server() {
         fs.start(&[]);
         verify(&stored);
     }
-    assert!(free_bytes(&disk) < 64 << 20, "there is no room for another segment");
-    assert_full(&fs::write(mnt.join("more"), b"x").unwrap_err());
+    let kept_bytes = stored.len() as u64 * 60_000 + (16 << 20);
+    assert!(free_bytes(&disk) < kept_bytes, "only the next checkpoint has room, with all of this in it");
+    // A segment that waited may be filled now.
+    stored.extend(fill(20_000));
     // Somebody has taken the very last byte as well.
     fs::write(disk.join("foreign"), vec![1; free_bytes(&disk) as usize]).unwrap();
     fs.kill("meta0");
@@ -186,6 +188,51 @@ fn promise_full_disk_of_a_metadata_server() {
     fs.start(&[]);
     verify(&stored);
     assert!(removed.iter().all(|(path, _)| !path.exists()) && path.exists());
+}
+
+/// A metadata server whose names fill its disk: it goes on as long as the next checkpoint fits, and
+/// what is removed comes back.
+#[test]
+fn a_small_metadata_disk_is_filled_and_emptied_again() {
+    const DIR_FILES: usize = 500;
+    if !available("a_small_metadata_disk_is_filled_and_emptied_again", &[Need::Fuse, Need::Root]) {
+        return;
+    }
+    let fs = FileSystem::prepare();
+    small_disk(&fs, "meta0", 40);
+    fs.start_mounted(&["--meta", "1", "--data", "1"]);
+    let fill = || {
+        for number in 0..200_000 {
+            let dir = fs.mnt().join(format!("dir{}", number / DIR_FILES));
+            let made = if number % DIR_FILES == 0 { fs::create_dir(&dir) } else { Ok(()) };
+            if let Err(error) = made.and_then(|()| fs::write(dir.join(format!("file{number}")), b"")) {
+                assert_full(&error);
+                return number;
+            }
+        }
+        panic!("the disk is never full");
+    };
+    let names = || fs::read_dir(fs.mnt()).unwrap().map(|dir| fs::read_dir(dir.unwrap().path()).unwrap().count()).sum::<usize>();
+    let mut most = 0;
+    for round in 0..2 {
+        let mut made = 0;
+        wait_until("most of the room", PATIENCE, || {
+            for dir in fs::read_dir(fs.mnt()).unwrap() {
+                fs::remove_dir_all(dir.unwrap().path()).unwrap();
+            }
+            made = fill();
+            // There is a checkpoint beside the journal now.
+            made > 5_000 && made * 10 > most * 4
+        });
+        most = most.max(made);
+        eprintln!("round {round}: {made} files fit");
+        assert_eq!(names(), made);
+        if round > 0 {
+            fs.kill("meta0");
+            fs.start(&[]);
+            assert_eq!(names(), made);
+        }
+    }
 }
 
 /// Programs that copy a store (`cp -a`, `tar -S`, `rsync -S`) leave holes where a journal was

@@ -14,6 +14,7 @@ use weft_store::journal::{JournalWriter, SegmentHeader};
 use self::segments::salt;
 pub(crate) use self::segments::{Segment, Spare};
 use crate::config::bytes_to_begin;
+use crate::room::CheckpointRoom;
 use crate::{JournalConfig, JournalError, JournalStats, names};
 
 /// The journal. Cheap to clone: a handle for all flows of one server, on one thread.
@@ -49,6 +50,7 @@ pub(crate) struct Inner {
     pub(crate) generation: u64,
     /// Bytes written since the newest checkpoint began.
     pub(crate) bytes_since_checkpoint: u64,
+    pub(crate) room: CheckpointRoom,
 }
 
 /// The end of a journal that recovery found.
@@ -70,6 +72,7 @@ pub(crate) struct Start {
     pub(crate) end: Option<End>,
     pub(crate) spares: Vec<Spare>,
     pub(crate) generation: u64,
+    pub(crate) checkpoint_bytes: u64,
     pub(crate) bytes_since_checkpoint: u64,
 }
 
@@ -104,6 +107,7 @@ impl<D: Disk> Journal<D> {
             end: None,
             spares: Vec::new(),
             generation: 0,
+            checkpoint_bytes: 0,
             bytes_since_checkpoint: 0,
         };
         Journal::start(disk, config, start).await
@@ -142,12 +146,13 @@ impl<D: Disk> Journal<D> {
             stats: JournalStats::default(),
             generation: start.generation,
             bytes_since_checkpoint: start.bytes_since_checkpoint,
+            room: CheckpointRoom::new(start.checkpoint_bytes, start.bytes_since_checkpoint),
         };
         let journal = Journal { disk: disk.clone(), inner: Rc::new(RefCell::new(inner)), changed: Signal::new() };
         let Some(end) = start.end else {
-            journal.ensure_room().await?;
+            journal.ensure_spare().await?;
             journal.begin_segment(new).await?;
-            journal.ensure_room().await?;
+            journal.ensure_spare().await?;
             return Ok(journal);
         };
         journal.clear_behind(end).await?;
@@ -410,6 +415,7 @@ impl<D: Disk> Journal<D> {
         inner.stats.writes += 1;
         inner.stats.bytes += bytes;
         inner.bytes_since_checkpoint += bytes;
+        inner.room.grown_bytes += bytes;
         Ok(append.last_lsn)
     }
 }

@@ -8,6 +8,7 @@ use weft_store::Lsn;
 use weft_store::journal::{MARK_BYTES, SegmentHeader, first_segment_for};
 
 use super::{End, Inner, Journal};
+use crate::room::Room;
 use crate::{JournalError, names};
 
 /// Allocated files that are kept for future segments; more are given back to the disk.
@@ -31,29 +32,109 @@ pub(crate) struct Spare {
 
 impl<D: Disk> Journal<D> {
     /// Makes sure that the next commits find room on the disk, by keeping an allocated file for the
-    /// next segment. To be asked before changes are made: refuse them on [`JournalError::NoSpace`],
-    /// then no commit will ever meet a full disk.
+    /// next segment; in a journal that [`crate::JournalConfig::keeps_checkpoint_room`] beside that
+    /// of the next checkpoint. To be asked before changes are made: refuse them on
+    /// [`JournalError::NoSpace`], then no commit will ever meet a full disk.
     ///
     /// # Errors
-    /// [`JournalError::NoSpace`] if there is no such file and the disk is full,
-    /// [`JournalError::Disk`].
+    /// [`JournalError::NoSpace`] if there is no such room, [`JournalError::Disk`].
     pub async fn ensure_room(&self) -> Result<(), JournalError> {
+        if let Some(error) = self.failure() {
+            return Err(error);
+        }
+        if self.has_room() {
+            return Ok(());
+        }
+        self.look_at_disk().await;
+        self.give_spares_back().await?;
+        let for_spare_bytes = {
+            let mut inner = self.inner.borrow_mut();
+            inner.keep_checkpoint_room();
+            inner.spares.is_empty().then(|| inner.for_spare_bytes())
+        };
+        if let Some(bytes) = for_spare_bytes {
+            self.allocate_spare(bytes).await?;
+        }
+        if self.has_room() { Ok(()) } else { Err(JournalError::NoSpace) }
+    }
+
+    /// True if [`Journal::ensure_room`] would answer at once that there is room.
+    pub fn has_room(&self) -> bool {
+        let inner = self.inner.borrow();
+        inner.failed.is_none() && !inner.spares.is_empty() && (inner.room.is_kept || inner.has_checkpoint_room())
+    }
+
+    /// How much room there is, as far as the disk has been looked at.
+    pub fn room(&self) -> Room {
+        let bytes_left = self.segment_bytes_left();
+        let inner = self.inner.borrow();
+        let segment_bytes = inner.config.segment_bytes;
+        if self.has_room() {
+            Room::Plenty
+        } else if inner.failed.is_none() && inner.lacks_segment_only() && bytes_left > segment_bytes / 2 {
+            // Enough until a checkpoint has given segments back.
+            Room::Plenty
+        } else if bytes_left > segment_bytes / 4 {
+            Room::Low
+        } else {
+            Room::None
+        }
+    }
+
+    /// True if a checkpoint should be written for the room that it makes, in a journal that
+    /// [`crate::JournalConfig::keeps_checkpoint_room`].
+    pub fn wants_room(&self) -> bool {
+        let inner = self.inner.borrow();
+        if !inner.config.keeps_checkpoint_room || inner.failed.is_some() || inner.room.free_bytes.is_none() {
+            return false;
+        }
+        let frees_segments = inner.segments.len() > 1 && inner.lacks_segment_only();
+        // The state is not written, or measured, again and again for little.
+        let segment_bytes = inner.config.segment_bytes;
+        let worth_bytes = (inner.room.state_bytes / 4).clamp(segment_bytes / 64, segment_bytes / 8);
+        let is_short = !inner.room.has_room_beside(segment_bytes / 4);
+        frees_segments || is_short && inner.room.grown_bytes >= worth_bytes
+    }
+
+    /// Bytes that still fit the segments that there are, for records that must be written although
+    /// [`Journal::has_room`] says no.
+    pub fn segment_bytes_left(&self) -> u64 {
+        let inner = self.inner.borrow();
+        let used_bytes = inner.writer.end_offset() + (inner.writer.pending_bytes() + MARK_BYTES) as u64;
+        inner.spare_bytes() + inner.writer.segment_bytes().saturating_sub(used_bytes)
+    }
+
+    /// Gives the free bytes of the disk, and remembers them.
+    pub(crate) async fn look_at_disk(&self) -> u64 {
+        // A disk that cannot tell refuses what does not fit.
+        let free_bytes = self.disk.space().await.map_or(u64::MAX / 4, |(_, free_bytes)| free_bytes);
+        self.inner.borrow_mut().room.free_bytes = Some(free_bytes);
+        free_bytes
+    }
+
+    /// Makes sure that there is a file for the next segment, of what is kept for a checkpoint if
+    /// there is nothing else.
+    pub(super) async fn ensure_spare(&self) -> Result<(), JournalError> {
+        if self.inner.borrow().spares.is_empty() {
+            let free_bytes = self.look_at_disk().await;
+            self.allocate_spare(free_bytes).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps an allocated file for the next segment, of a disk that has so many bytes for it.
+    ///
+    /// # Errors
+    /// [`JournalError::NoSpace`], [`JournalError::Disk`].
+    pub(super) async fn allocate_spare(&self, free_bytes: u64) -> Result<(), JournalError> {
         let (number, sizes) = {
             let mut inner = self.inner.borrow_mut();
-            if let Some(error) = &inner.failed {
-                return Err(error.clone());
-            }
-            if !inner.spares.is_empty() {
-                return Ok(());
-            }
-            let number = inner.next_spare;
             inner.next_spare += 1;
-            (number, [inner.next_segment_bytes(), inner.config.segment_bytes])
+            (inner.next_spare - 1, [inner.next_segment_bytes(), inner.config.segment_bytes])
         };
-        // Asked first: an attempt may fill the disk to the last block before it fails, and whoever
-        // is short of room asks often.
-        let free = self.disk.space().await.map_or(u64::MAX, |(_, free)| free);
-        let Some(bytes) = sizes.into_iter().find(|bytes| *bytes <= free) else { return Err(JournalError::NoSpace) };
+        // An attempt may fill the disk to the last block before it fails, and whoever is short of
+        // room asks often.
+        let Some(bytes) = sizes.into_iter().find(|bytes| *bytes <= free_bytes) else { return Err(JournalError::NoSpace) };
         let name = names::spare(number);
         let file = self.disk.open(&name, true).await.map_err(JournalError::during(format!("create {name}")))?;
         let allocated = self.disk.allocate(file, 0, bytes).await;
@@ -66,6 +147,8 @@ impl<D: Disk> Journal<D> {
         let mut inner = self.inner.borrow_mut();
         assert!(inner.next_spare > number, "numbers of spare files are given out once");
         inner.spares.push(Spare { number, bytes });
+        inner.room.took(bytes);
+        inner.room.is_kept = true;
         Ok(())
     }
 
@@ -102,23 +185,10 @@ impl<D: Disk> Journal<D> {
         Ok(())
     }
 
-    /// True if [`Journal::ensure_room`] would answer at once that there is room.
-    pub fn has_room(&self) -> bool {
-        let inner = self.inner.borrow();
-        inner.failed.is_none() && !inner.spares.is_empty()
-    }
-
-    /// Bytes that still fit the current segment, for records that must be written although
-    /// [`Journal::has_room`] says no.
-    pub fn segment_bytes_left(&self) -> u64 {
-        let inner = self.inner.borrow();
-        inner.writer.segment_bytes().saturating_sub(inner.writer.end_offset() + (inner.writer.pending_bytes() + MARK_BYTES) as u64)
-    }
-
     /// Turns to the next segment. Everything before is synced first, the new header before any
     /// frame.
     pub(super) async fn roll(&self) -> Result<(), JournalError> {
-        self.ensure_room().await?;
+        self.ensure_spare().await?;
         let written = self.written_lsn();
         self.sync_through(written).await?;
         let header = {
@@ -187,6 +257,22 @@ impl<D: Disk> Journal<D> {
         Ok(())
     }
 
+    /// Removes spare files, down to one, while the next checkpoint would not fit if they were
+    /// filled.
+    pub(super) async fn give_spares_back(&self) -> Result<(), JournalError> {
+        loop {
+            let spare = {
+                let mut inner = self.inner.borrow_mut();
+                let wanted = inner.spares.len() <= 1 || inner.has_room_to_keep(0);
+                if wanted { None } else { inner.spares.pop() }
+            };
+            let Some(Spare { number, bytes }) = spare else { return Ok(()) };
+            let name = names::spare(number);
+            self.disk.remove(&name).await.map_err(JournalError::during(format!("remove {name}")))?;
+            self.inner.borrow_mut().room.gave(bytes);
+        }
+    }
+
     /// Turns segments that hold only records before `start_lsn` into spare files, or removes them.
     pub(crate) async fn drop_segments_before(&self, start_lsn: Lsn) -> Result<(), JournalError> {
         // A flush that began before the last roll may still hold its file.
@@ -206,7 +292,8 @@ impl<D: Disk> Journal<D> {
             self.disk.close(segment.file);
             let spare = {
                 let mut inner = self.inner.borrow_mut();
-                let wanted = inner.config.segment_sizes().contains(&len) && inner.spares.len() < SPARES_MAX;
+                let fits = inner.spares.is_empty() || inner.spares.len() < SPARES_MAX && inner.has_room_to_keep(len);
+                let wanted = inner.config.segment_sizes().contains(&len) && fits;
                 inner.next_spare += u64::from(wanted);
                 wanted.then(|| Spare { number: inner.next_spare - 1, bytes: len })
             };
@@ -215,14 +302,56 @@ impl<D: Disk> Journal<D> {
                     self.disk.rename(&name, &names::spare(spare.number)).await.map_err(JournalError::during(format!("recycle {name}")))?;
                     self.inner.borrow_mut().spares.push(spare);
                 }
-                None => self.disk.remove(&name).await.map_err(JournalError::during(format!("remove {name}")))?,
+                None => {
+                    self.disk.remove(&name).await.map_err(JournalError::during(format!("remove {name}")))?;
+                    self.inner.borrow_mut().room.gave(len);
+                }
             }
         }
-        Ok(())
+        self.give_spares_back().await
     }
 }
 
 impl Inner {
+    /// True if the next checkpoint finds room, or none is kept for it.
+    pub(crate) fn has_checkpoint_room(&self) -> bool {
+        !self.config.keeps_checkpoint_room || self.room.free_bytes.is_some() && self.room.has_room_beside(0)
+    }
+
+    /// What the disk has for another segment.
+    fn for_spare_bytes(&self) -> u64 {
+        let free_bytes = self.room.free_bytes.unwrap_or(0);
+        if !self.config.keeps_checkpoint_room {
+            return free_bytes;
+        }
+        // The records of a segment make the checkpoint larger, too: by less than they take
+        // themselves, and removing what they made takes less still.
+        let beside_bytes = self.room.room_bytes().saturating_sub(self.room.next_bytes());
+        free_bytes.min(beside_bytes / 5 * 4)
+    }
+
+    fn spare_bytes(&self) -> u64 {
+        self.spares.iter().map(|spare| spare.bytes).sum()
+    }
+
+    /// True if the next checkpoint fits even if the spare segments, and so many bytes more, are
+    /// filled.
+    pub(crate) fn has_room_to_keep(&self, more_bytes: u64) -> bool {
+        !self.config.keeps_checkpoint_room || self.room.has_room_beside(self.spare_bytes() + more_bytes)
+    }
+
+    /// May the spare segments be filled? To be asked when the disk has been looked at.
+    pub(crate) fn keep_checkpoint_room(&mut self) {
+        self.room.is_kept = self.has_room_to_keep(0);
+    }
+
+    /// True if the disk has room for the checkpoint that is kept for it, but none for another
+    /// segment beside, as far as it has been looked at.
+    fn lacks_segment_only(&self) -> bool {
+        let is_checkpoint_kept = self.config.keeps_checkpoint_room && self.has_checkpoint_room();
+        is_checkpoint_kept && self.spares.is_empty() && self.for_spare_bytes() < self.config.segment_bytes
+    }
+
     /// A journal that grows takes larger segments: each costs some syncs, and an idle server needs
     /// little room.
     fn next_segment_bytes(&self) -> u64 {

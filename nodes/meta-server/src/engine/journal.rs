@@ -87,13 +87,7 @@ impl<D: Disk> Engine for JournalEngine<D> {
         self.journal.durable_lsn() < self.journal.written_lsn()
     }
     fn room(&self) -> Room {
-        if self.journal.has_room() {
-            Room::Plenty
-        } else if self.journal.segment_bytes_left() > self.segment_bytes / 4 {
-            Room::Low
-        } else {
-            Room::None
-        }
+        self.journal.room()
     }
     async fn ensure_room(&self) -> Result<(), JournalError> {
         self.journal.ensure_room().await

@@ -14,20 +14,11 @@ use weft_rt::Disk;
 use crate::Durability;
 
 pub(crate) use journal::JournalEngine;
+pub(crate) use weft_journal::Room;
+
 pub(crate) use memory::MemoryEngine;
 pub(crate) use rows::{Plan, RowEngine};
 pub use rows::{Row, each_row, tail_records};
-
-/// How much room there is for records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
-    /// Enough.
-    Plenty,
-    /// The disk is full; what gives space back, or ends what was begun, still fits.
-    Low,
-    /// Nothing fits.
-    None,
-}
 
 /// Keeps records. Cheap to clone.
 pub(crate) trait Engine: Clone + 'static {
