@@ -232,6 +232,8 @@ impl OpenInode {
         match outcome {
             Ok(()) if content.tail.bytes() > 0 => self.is_inline.store(true, Ordering::Release),
             Ok(()) => {}
+            // Alone it may wait for those who must hear of it.
+            Err(Status::Busy) if content.is_brought && content.is_refused_first() => return state.delayed = Delayed::Here(content),
             // What is left is to be set alone, if the file is there.
             Err(Status::Busy | Status::CapabilityRefused) if content.is_brought => return state.delayed = Delayed::Refused(content),
             // It has not the right any more, or the file is gone.

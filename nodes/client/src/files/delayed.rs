@@ -52,6 +52,8 @@ pub(super) struct Content {
     pub(super) share: GatheredShare,
     /// The bytes are at data servers; what is left are attributes, if any.
     pub(super) is_brought: bool,
+    /// A close with its attributes was refused once.
+    was_refused: bool,
     /// A close with all of it has ended without an answer: it may be with its server, so it changes
     /// no more.
     pub(super) is_in_doubt: bool,
@@ -96,6 +98,7 @@ impl<R: Runtime> Client<R> {
             leaves_later,
             share: Gathered::share(&self.inner.gathered),
             is_brought: false,
+            was_refused: false,
             is_in_doubt: false,
             sets_time: false,
             mtime_epoch: 0,
@@ -117,6 +120,11 @@ impl Content {
     /// True if its time was, or is being, set at its server.
     pub(super) fn sets_time(&self) -> bool {
         self.sets_time
+    }
+
+    /// True the first time that a close with its attributes is refused.
+    pub(super) fn is_refused_first(&mut self) -> bool {
+        !std::mem::replace(&mut self.was_refused, true)
     }
 
     /// What is left when data servers have the bytes.

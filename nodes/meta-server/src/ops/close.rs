@@ -46,6 +46,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
         let cx = self.context(header.request.client);
         let mut outcomes = Vec::with_capacity(request.closes.len());
+        // Alone it may wait until others have heard.
+        let mut may_wait = !contents.is_empty();
         let mut changes = 0;
         let mut read = Vec::new();
         for (index, close) in request.closes.iter().enumerate() {
@@ -67,7 +69,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 None => self.state.borrow().prepare_close(&cx, close, attributes, &mut record),
             };
             outcomes.push(match plan {
-                Ok(ClosePlan::Done) => self.may_close(header, Op::CloseMany, &record).map(|()| {
+                Ok(ClosePlan::Done) => self.may_close(header, Op::CloseMany, &record).inspect_err(|_| may_wait = true).map(|()| {
                     changes += record.changes.len();
                     self.change(&mut record);
                     if was_alone {
@@ -85,8 +87,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 }
             });
         }
-        if let ([Err(Status::Busy)], [_]) = (&outcomes[..], contents) {
-            // Alone it may wait.
+        if may_wait && matches!(outcomes[..], [Err(Status::Busy)]) {
             return Err(Status::Busy);
         }
         self.closed();
