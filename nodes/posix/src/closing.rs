@@ -50,16 +50,20 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
                 (false, true) => {}
                 (false, false) => self.rt().sleep_until(self.now() + OTHERS_NS).await,
             }
-            let files = {
+            let mut files = {
                 let mut state = self.closes.lock();
                 state.works = true;
                 std::mem::take(&mut state.waiting)
             };
-            self.tell_absorbed().await;
+            // Those of which servers have not heard are still being made.
+            let done_by = if ends { Nanos::NEVER } else { Nanos(self.now().0.saturating_sub(OTHERS_NS)) };
+            self.warn_of_lost(self.client.tell_absorbed_by(done_by, |file| self.forget_told(file)).await);
+            let mut untold = if ends { Vec::new() } else { self.client.take_untold(&mut files) };
             self.close_all(files).await;
             let ends = {
                 let mut state = self.closes.lock();
                 state.works = false;
+                state.waiting.append(&mut untold);
                 state.ends
             };
             if ends {

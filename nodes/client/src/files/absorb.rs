@@ -95,7 +95,7 @@ impl<R: Runtime> Client<R> {
                 named_at: attr.mtime,
                 layout: attr.layout,
             };
-            Some((Absorbed { dir, who: who.clone(), done: Done::File(new, inode) }, (attr, file)))
+            Some((Absorbed { dir, who: who.clone(), since: now, done: Done::File(new, inode) }, (attr, file)))
         })
     }
 
@@ -215,11 +215,18 @@ impl<R: Runtime> Client<R> {
     /// arrive within some seconds stays to be told. `forget` must make whoever was told of a file
     /// by this client forget that. Returns files that do not exist after all, each with the reason.
     pub async fn tell_absorbed(&self, forget: impl Fn(Handle)) -> Vec<Error> {
+        self.tell_absorbed_by(Nanos::NEVER, forget).await
+    }
+
+    /// The same of those that were made by then. What programs do with a new file in its first
+    /// moments (they set its times and mode, and give it another name) costs no message if its
+    /// server has not heard of it.
+    pub async fn tell_absorbed_by(&self, done_by: Nanos, forget: impl Fn(Handle)) -> Vec<Error> {
         let flow = self.flow("create", Handle(0));
         let flow = Flow { deadline: flow.deadline.min(self.rt().now() + TELL_NS), ..flow };
         for _ in 0..TELL_TRIES {
             let servers = self.inner.delegations.servers();
-            let told = join_all(servers.into_iter().map(|server| self.tell_server(flow, server))).await;
+            let told = join_all(servers.into_iter().map(|server| self.tell_done_by(flow, server, done_by))).await;
             self.inner.delegations.forget_above(&forget);
             if told.iter().any(Result::is_err) {
                 // It is called again as long as there is something to tell.
@@ -265,7 +272,9 @@ impl<R: Runtime> Client<R> {
     /// Before a metadata server is asked anything: it is told what was made before, and so are the
     /// others, if names change, since they ask each other then.
     pub(crate) async fn tell_before(&self, flow: Flow, server: ServerId, op: Op) -> Result<()> {
-        if !self.inner.delegations.owes() || server.role() != ServerRole::Meta || matches!(op, Op::Ping | Op::GetMap) {
+        // Who closes files tells of them, if need be.
+        let is_free = matches!(op, Op::Ping | Op::GetMap | Op::CloseMany);
+        if !self.inner.delegations.owes() || server.role() != ServerRole::Meta || is_free {
             return Ok(());
         }
         Box::pin(async move {
@@ -286,10 +295,26 @@ impl<R: Runtime> Client<R> {
         Ok(inode.granted(Rights::WRITE).is_some())
     }
 
+    /// Before these files of a server are closed there.
+    pub(super) async fn tell_of_closed(&self, flow: Flow, server: ServerId, files: impl Iterator<Item = Handle>) -> Result<()> {
+        let untold = self.inner.delegations.untold_files();
+        if files.into_iter().any(|file| untold.contains(&file)) { Box::pin(self.tell_server(flow, server)).await } else { Ok(()) }
+    }
+
+    /// Takes out those of which servers have not heard yet.
+    pub fn take_untold(&self, files: &mut Vec<Arc<OpenFile>>) -> Vec<Arc<OpenFile>> {
+        let untold = self.inner.delegations.untold_files();
+        if untold.is_empty() { Vec::new() } else { files.extract_if(.., |file| untold.contains(&file.handle())).collect() }
+    }
+
     /// Tells a server what there is now to be told.
     async fn tell_server(&self, flow: Flow, server: ServerId) -> Result<()> {
+        self.tell_done_by(flow, server, Nanos::NEVER).await
+    }
+
+    async fn tell_done_by(&self, flow: Flow, server: ServerId, done_by: Nanos) -> Result<()> {
         let delegations = &self.inner.delegations;
-        let all = delegations.all_of(server);
+        let all = delegations.told_when(server, done_by);
         while delegations.told_of(server) < all {
             let outcome = {
                 let turn = delegations.turn(server);
@@ -297,7 +322,7 @@ impl<R: Runtime> Client<R> {
                 if delegations.told_of(server) >= all {
                     return Ok(());
                 }
-                self.tell_next(flow, server).await
+                self.tell_next(flow, server, all).await
             };
             self.after_call(flow, server).await;
             outcome?;
@@ -310,9 +335,9 @@ impl<R: Runtime> Client<R> {
     }
 
     /// One message. The caller is inside the gate.
-    async fn tell_next(&self, flow: Flow, server: ServerId) -> Result<()> {
+    async fn tell_next(&self, flow: Flow, server: ServerId, all: u64) -> Result<()> {
         let delegations = &self.inner.delegations;
-        let Some(batch) = delegations.next(server) else { return Ok(()) };
+        let Some(batch) = delegations.next(server, all) else { return Ok(()) };
         let reply = self.call_at_once(flow, server, &batch.request).await?;
         let files: usize = batch.request.groups.iter().map(|group| group.files.len()).sum();
         let attributes_set = reply.attributes.unwrap_or_default();

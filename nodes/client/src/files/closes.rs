@@ -135,7 +135,11 @@ impl<R: Runtime> Client<R> {
         let attributes = (!attributes.is_empty()).then_some(attributes);
         let request =
             CloseManyRequest { contents, read, attributes, closes: group.iter().map(|closing| closing.report.request.clone()).collect() };
-        let outcome = self.call(flow, server, &request).await;
+        let told = self.tell_of_closed(flow, server, group.iter().map(|closing| closing.file.handle())).await;
+        let outcome = match told {
+            Ok(()) => self.call(flow, server, &request).await,
+            Err(error) => Err(error),
+        };
         let outcomes = match outcome {
             Ok(reply) if reply.outcomes.len() == group.len() => reply.outcomes,
             Ok(_) => vec![Err(Status::BadMessage); group.len()],
@@ -189,6 +193,7 @@ impl<R: Runtime> Client<R> {
         let contents = report.content().map(|content| vec![DelayedContent { number: 0, content: content.clone() }]);
         let attributes = report.attributes().map(|attributes| vec![attributes.on_wire(0)]);
         let request = CloseManyRequest { contents, read: None, attributes, closes: vec![report.request.clone()] };
+        self.tell_of_closed(flow, server, std::iter::once(report.request.handle)).await?;
         let outcome = self.call(flow, server, &request).await?.outcomes.pop().unwrap_or(Err(Status::BadMessage));
         outcome.map_err(|status| flow.error_at(status, server))
     }

@@ -74,7 +74,7 @@ impl<R: Runtime> Client<R> {
                 named_at: at,
                 layout: attr.layout,
             };
-            Some((Absorbed { dir, who: who.clone(), done: Done::Directory(new) }, attr))
+            Some((Absorbed { dir, who: who.clone(), since: now, done: Done::Directory(new) }, attr))
         }))
     }
 
@@ -103,7 +103,7 @@ impl<R: Runtime> Client<R> {
             knowledge.told_object(asked, &state_of(attr));
             knowledge.learned(asked, &attr);
             let set = NewAttributes { position: 0, dir, who: who.clone(), mode, atime, mtime, at, version };
-            Some((Absorbed { dir, who: who.clone(), done: Done::Attributes(set) }, attr))
+            Some((Absorbed { dir, who: who.clone(), since: now, done: Done::Attributes(set) }, attr))
         })
     }
 }

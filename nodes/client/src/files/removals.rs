@@ -44,7 +44,7 @@ impl<R: Runtime> Client<R> {
             let of_dir = DirChange { version: parent.version + 1, time: at };
             change.done(if is_directory { Effect::RemovedDirectory(of_dir) } else { Effect::Removed(of_dir) });
             let removed = Removed { name: name.clone(), handle, kind, at };
-            Some((Absorbed { dir, who: who.clone(), done: Done::Removed(removed) }, ()))
+            Some((Absorbed { dir, who: who.clone(), since: now, done: Done::Removed(removed) }, ()))
         });
         removed.is_some()
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_base::{Credentials, FileKind, Handle, Layout, WallTime};
+use weft_base::{Credentials, FileKind, Handle, Layout, Nanos, WallTime};
 use weft_wire::Rights;
 use weft_wire::ops::{CreateManyRequest, HandleRange, NewAttributes, NewFile, NewFiles};
 
@@ -40,6 +40,8 @@ pub(super) struct Untold {
 pub(super) struct Absorbed {
     pub(super) dir: Handle,
     pub(super) who: Credentials,
+    /// By the clock of this client.
+    pub(super) since: Nanos,
     pub(super) done: Done,
 }
 
@@ -77,6 +79,13 @@ impl Untold {
         !self.done.is_empty() || !self.returned.is_empty()
     }
 
+    /// How much it has been told when it knows all that was done by then. Directories that are
+    /// given back wait for nothing.
+    pub(super) fn told_when(&self, done_by: Nanos) -> u64 {
+        let older = self.done.iter().take_while(|absorbed| absorbed.since <= done_by).count();
+        if older == self.done.len() || !self.returned.is_empty() { self.all } else { self.told + older as u64 }
+    }
+
     pub(super) fn handles_left(&self) -> u32 {
         self.handles.iter().map(|range| range.count).sum()
     }
@@ -98,7 +107,7 @@ impl Untold {
 pub(super) fn told_of(done: &[Absorbed]) -> CreateManyRequest {
     let (mut groups, mut position): (Vec<NewFiles>, u8) = (Vec::new(), 0);
     let (mut to_data, mut directories, mut removed, mut attributes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for Absorbed { dir, who, done } in done {
+    for Absorbed { dir, who, done, .. } in done {
         let new = match done {
             Done::Attributes(set) => {
                 attributes.push(NewAttributes { position, ..set.clone() });

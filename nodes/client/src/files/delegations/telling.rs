@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weft_base::{FastSet, Handle, ServerId};
+use weft_base::{FastSet, Handle, Nanos, ServerId};
 use weft_wire::ops::{CREATES_MAX, CreateManyRequest, HANDLES_FEW, HandleRange};
 
 use super::super::untold::{Absorbed, Batch, Done, told_of};
@@ -13,9 +13,19 @@ use crate::Error;
 use crate::gate::Gate;
 
 impl Delegations {
-    /// How much a server has to be told for all that is there now to be told.
-    pub(in crate::files) fn all_of(&self, server: ServerId) -> u64 {
-        self.lock().servers.get(&server).filter(|untold| untold.owes()).map_or(0, |untold| untold.all)
+    /// How much a server was told, ever, when it knows what was done by then.
+    pub(in crate::files) fn told_when(&self, server: ServerId, done_by: Nanos) -> u64 {
+        self.lock().servers.get(&server).filter(|untold| untold.owes()).map_or(0, |untold| untold.told_when(done_by))
+    }
+
+    /// Files of which servers do not know.
+    pub(in crate::files) fn untold_files(&self) -> FastSet<Handle> {
+        if !self.owes() {
+            return FastSet::default();
+        }
+        let state = self.lock();
+        let done = state.servers.values().flat_map(|untold| &untold.done);
+        done.filter_map(|absorbed| if let Done::File(new, _) = &absorbed.done { Some(new.handle) } else { None }).collect()
     }
 
     /// How much it was told, ever.
@@ -37,9 +47,9 @@ impl Delegations {
 
     /// What a server is told next: it stays here until [`Delegations::told`]. A directory is given
     /// back with the last of its files. What removes a file that the same message would tell of
-    /// waits for the next one: told once more, that one would make the file again. The caller is
-    /// inside the gate.
-    pub(in crate::files) fn next(&self, server: ServerId) -> Option<Batch> {
+    /// waits for the next one: told once more, that one would make the file again. What counts
+    /// beyond `all` waits, too. The caller is inside the gate.
+    pub(in crate::files) fn next(&self, server: ServerId, all: u64) -> Option<Batch> {
         let mut state = self.lock();
         let is_all_forgotten = state.is_all_forgotten();
         let untold = state.servers.get_mut(&server).filter(|untold| untold.owes())?;
@@ -49,7 +59,8 @@ impl Delegations {
             Done::Removed(removed) => !made.contains(&removed.handle),
             Done::Attributes(_) => true,
         };
-        let done: Vec<Absorbed> = untold.done.iter().take(CREATES_MAX).take_while(is_told_apart).cloned().collect();
+        let most = CREATES_MAX.min(all.saturating_sub(untold.told) as usize);
+        let done: Vec<Absorbed> = untold.done.iter().take(most).take_while(is_told_apart).cloned().collect();
         untold.sent = untold.sent.max(done.len());
         let is_last = done.len() == untold.done.len() && is_all_forgotten;
         let returned = if is_last { untold.returned.iter().take(CREATES_MAX).copied().collect() } else { Vec::new() };

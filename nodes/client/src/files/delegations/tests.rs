@@ -26,7 +26,7 @@ fn no_grant_counts_before_the_server_has_heard_that_the_directory_is_given_back(
     // Something must be forgotten first, so the next create is sent before.
     delegations.must_be_forgotten([Handle(8)]);
     delegations.give_back(DIR);
-    assert!(delegations.next(server).is_none());
+    assert!(delegations.next(server, u64::MAX).is_none());
     let recalls = delegations.before_grant(DIR).recalls;
     grant(&delegations, recalls);
     assert!(!delegations.holds(DIR), "its server will take it");
@@ -34,16 +34,16 @@ fn no_grant_counts_before_the_server_has_heard_that_the_directory_is_given_back(
 
     // And one that comes while that is on its way, or was sent before, may have been granted
     // before it or after it: it is given back once more.
-    let batch = delegations.next(server).expect("the directory is given back");
+    let batch = delegations.next(server, u64::MAX).expect("the directory is given back");
     assert_eq!(batch.request.returned, [DIR]);
     grant(&delegations, delegations.before_grant(DIR).recalls);
     assert!(!delegations.holds(DIR));
     delegations.told(server, &batch, None, true);
     grant(&delegations, recalls);
     assert!(!delegations.holds(DIR), "its server has taken it");
-    let batch = delegations.next(server).expect("again");
+    let batch = delegations.next(server, u64::MAX).expect("again");
     delegations.told(server, &batch, None, true);
-    assert!(batch.request.returned == [DIR] && !delegations.owes() && delegations.next(server).is_none());
+    assert!(batch.request.returned == [DIR] && !delegations.owes() && delegations.next(server, u64::MAX).is_none());
     grant(&delegations, delegations.before_grant(DIR).recalls);
     assert!(delegations.holds(DIR));
 }
@@ -77,7 +77,7 @@ fn new_directory(delegations: &Delegations, name: &'static str) -> Handle {
     let absorb = |place: Place| {
         let (handle, at) = (place.handle, place.at);
         let removed = Removed { name: Bytes::from_static(name.as_bytes()), handle, kind: FileKind::Directory, at };
-        Some((Absorbed { dir: DIR, who: Credentials::ROOT, done: Done::Directory(as_file(&removed)) }, handle))
+        Some((Absorbed { dir: DIR, who: Credentials::ROOT, since: Nanos(1), done: Done::Directory(as_file(&removed)) }, handle))
     };
     delegations.absorb(DIR, Nanos(1), absorb).expect("the directory is held, and handles are left")
 }
@@ -90,7 +90,7 @@ fn remove_directory(delegations: &Delegations, name: &'static str, handle: Handl
         |at, is_held| {
             assert!(is_held(handle));
             let removed = Removed { name: Bytes::from_static(name.as_bytes()), handle, kind: FileKind::Directory, at };
-            Some((Absorbed { dir: DIR, who: Credentials::ROOT, done: Done::Removed(removed) }, ()))
+            Some((Absorbed { dir: DIR, who: Credentials::ROOT, since: Nanos(1), done: Done::Removed(removed) }, ()))
         },
     );
     assert!(removed.is_some() && !delegations.holds(handle));
@@ -112,13 +112,13 @@ fn no_message_makes_and_removes_the_same() {
         batch.request.groups.iter().flat_map(|group| group.files.iter().map(|file| file.handle)).collect()
     };
     for _ in 0..2 {
-        let batch = delegations.next(server).expect("two directories were made");
+        let batch = delegations.next(server, u64::MAX).expect("two directories were made");
         assert_eq!((told(&batch), &batch.request.removed), (vec![one, two], &None));
     }
-    let batch = delegations.next(server).expect("they are not told");
+    let batch = delegations.next(server, u64::MAX).expect("they are not told");
     delegations.told(server, &batch, None, true);
     remove_directory(&delegations, "two", two);
-    let batch = delegations.next(server).expect("one was removed");
+    let batch = delegations.next(server, u64::MAX).expect("one was removed");
     assert_eq!((told(&batch), batch.request.removed.as_deref()), (vec![one, again, two], Some(&[0, 2][..])));
     delegations.told(server, &batch, None, true);
     assert!(!delegations.owes() && delegations.holds(again));
