@@ -86,7 +86,7 @@ fn a_mkdir_that_names_a_layout_inherits_no_other() {
     let mut m = Machine::new();
     set(&mut m, ROOT_HANDLE, "user.weft.stripe_size", "65536").unwrap();
     set(&mut m, ROOT_HANDLE, "user.weft.num_dfiles", "1").unwrap();
-    let request = MkdirRequest { at: at(ROOT_HANDLE), name: name("d"), mode: 0o755, stripe_bytes: 8192, stripe_width: 0, who: ROOT };
+    let request = MkdirRequest { stripe_bytes: 8192, ..MkdirRequest::of(at(ROOT_HANDLE), name("d"), 0o755, ROOT) };
     let dir = m.parts(&ROOT, |state| state.plan_mkdir(&request)).unwrap()[1];
     assert_eq!((layout(&m, dir), names(&m, dir)), ((8192, 1), vec![name("user.weft.num_dfiles")]));
 }

@@ -161,6 +161,7 @@ impl KeyRights {
         // It could not tell of what it makes or removes so.
         match &mut *request {
             Request::Create(create) => create.can_hold = None,
+            Request::Mkdir(mkdir) => mkdir.can_hold = None,
             Request::Unlink(unlink) => unlink.can_hold = None,
             _ => {}
         }

@@ -115,6 +115,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 }
                 create.can_hold = create.can_hold.filter(|_| self.may_hold(client, create.at.dir));
             }
+            Request::Mkdir(mkdir) => {
+                mkdir.can_delay = mkdir.can_delay.filter(|_| self.may_delay(client));
+                mkdir.can_hold = mkdir.can_hold.filter(|_| self.may_hold(client, mkdir.at.dir));
+            }
             Request::Unlink(unlink) => {
                 unlink.can_delay = unlink.can_delay.filter(|_| self.may_delay(client));
                 unlink.can_hold = unlink.can_hold.filter(|_| self.may_hold(client, unlink.at.dir));

@@ -44,7 +44,7 @@ async fn places(client: &TestClient) -> Vec<Handle> {
 }
 
 fn mkdir_request(dir: Handle, file: &str, who: &Credentials) -> MkdirRequest {
-    MkdirRequest { at: at(dir), name: name(file), mode: 0o777, stripe_bytes: 0, stripe_width: 0, who: who.clone() }
+    MkdirRequest::of(at(dir), name(file), 0o777, who.clone())
 }
 
 async fn limit(client: &TestClient, id: QuotaId, inodes_max: Option<u64>) -> Vec<ServerId> {

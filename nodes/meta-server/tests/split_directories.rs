@@ -136,8 +136,7 @@ fn what_a_directory_says_about_its_files_is_known_where_they_are_made() {
         // A directory in it has the hints, and is split too, wherever its name is.
         for server in (0..SERVERS).map(ServerId) {
             let file = names_of(&map, server).nth(2).expect("endless");
-            let request =
-                MkdirRequest { at: at(dir), name: name(&file), mode: 0o700, stripe_bytes: 0, stripe_width: 0, who: Credentials::ROOT };
+            let request = MkdirRequest::of(at(dir), name(&file), 0o700, Credentials::ROOT);
             let made = client.call(server, &request).await.expect("mkdir").state;
             let here = client.getattr(made.attr.handle).await.expect("just made");
             assert_eq!((&here.partitions, here.attr.layout.stripe_bytes), (&made.partitions, 65536), "as it was answered");
@@ -187,7 +186,7 @@ fn a_split_directory_gives_its_project_wherever_something_is_made() {
                 let [file, below] = [nth, nth + 1].map(|nth| names_of(&map, server).nth(nth).expect("endless"));
                 client.call(server, &create_request(dir, &file, Rights::default())).await.expect("create");
                 let (name, who) = (name(&below), Credentials::ROOT);
-                let request = MkdirRequest { at: at(dir), name, mode: 0o700, stripe_bytes: 0, stripe_width: 0, who };
+                let request = MkdirRequest::of(at(dir), name, 0o700, who);
                 client.call(server, &request).await.expect("mkdir");
             }
         };
@@ -240,7 +239,7 @@ fn access_control_lists_of_a_directory_count_where_its_names_are() {
         everywhere(1, Ok(0o644)).await;
         set(&client, dir, weft_base::ACL_DEFAULT, list(6)).await;
         everywhere(2, Ok(0o640)).await;
-        let request = MkdirRequest { at: at(dir), name: name("sub"), mode: 0o777, stripe_bytes: 0, stripe_width: 0, who: user.clone() };
+        let request = MkdirRequest::of(at(dir), name("sub"), 0o777, user.clone());
         let sub = client.call(server_of(&map, "sub"), &request).await.expect("mkdir").state;
         assert!(!sub.attr.bare && sub.attr.mode & 0o7777 == 0o770 && sub.partitions.is_some_and(|map| map.is_split(sub.attr.handle)));
         set(&client, dir, weft_base::ACL_ACCESS, list(5)).await;

@@ -64,7 +64,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::mkdir`].
     pub async fn mkdir(&self, who: &Credentials, dir: InodeNumber, name: &[u8], mode: u32) -> Result<Shown> {
         let changes = self.told.xattr_changes();
-        let made = self.changing("mkdir", dir.handle())?.mkdir(who, dir.handle(), name, mode).await;
+        let made = self.changing("mkdir", dir.handle())?.mkdir_with(who, dir.handle(), name, mode, self.options.absorbs).await;
         self.made(dir, name, changes, made)
     }
 

@@ -68,8 +68,7 @@ impl State {
             }
             false => (None, None, None),
         };
-        let can_delay = request.can_delay == Some(true);
-        let asked = request.can_hold.filter(|_| !is_unnamed).map(|handles_left| HoldAsked { handles_left, can_delay });
+        let asked = HoldAsked::of(request.can_hold.filter(|_| !is_unnamed), request.can_delay);
         let delegation = asked.and_then(|asked| self.delegate(cx, dir_handle, asked, record));
         let reply = CreateReply {
             created: true,

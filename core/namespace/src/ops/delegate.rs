@@ -25,7 +25,7 @@ use crate::tx::put_xattr;
 use crate::{Change, Inode, InodeFlags, OpenChange, Record, RequestContext, State};
 
 /// Directories that are delegated to one client at most.
-const DIRECTORIES_MAX: usize = 128;
+const DIRECTORIES_MAX: usize = 2048;
 
 /// What a client says that asks for a directory in which it makes or removes a file.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,13 @@ pub struct HoldAsked {
     pub handles_left: u32,
     /// It can keep what is written to them.
     pub can_delay: bool,
+}
+
+impl HoldAsked {
+    /// As a request says it.
+    pub fn of(can_hold: Option<u32>, can_delay: Option<bool>) -> Option<HoldAsked> {
+        can_hold.map(|handles_left| HoldAsked { handles_left, can_delay: can_delay == Some(true) })
+    }
 }
 
 impl State {

@@ -99,7 +99,7 @@ impl Machine {
     }
 
     pub fn mkdir_as(&mut self, who: &Credentials, dir: Handle, file: &str, mode: u32) -> Result<Handle> {
-        let request = MkdirRequest { at: at(dir), name: name(file), mode, stripe_bytes: 0, stripe_width: 0, who: who.clone() };
+        let request = MkdirRequest::of(at(dir), name(file), mode, who.clone());
         let handles = self.parts(who, |state| state.plan_mkdir(&request))?;
         Ok(handles[1])
     }

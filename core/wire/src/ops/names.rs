@@ -135,6 +135,12 @@ wire_struct! {
         pub stripe_width: u16,
         /// Who asks.
         pub who: Credentials,
+        optional {
+            /// As of a create.
+            2 pub can_delay: bool,
+            /// As of an unlink.
+            4 pub can_hold: u32,
+        }
     }
 
     /// The new directory.
@@ -143,6 +149,12 @@ wire_struct! {
         pub state: FileState,
         /// The directory with its name after the change.
         pub dir: DirChange,
+        optional {
+            /// As of an unlink.
+            2 pub delegation: Delegation,
+            /// As of a create that has delegated the directory.
+            4 pub tells_directories: bool,
+        }
     }
 
     /// Removes a name that leads to anything but a directory.
@@ -295,6 +307,13 @@ impl UnlinkRequest {
     /// Only removes the name.
     pub fn of(at: DirTarget, name: Bytes, who: Credentials) -> UnlinkRequest {
         UnlinkRequest { at, name, who, can_delay: None, can_hold: None }
+    }
+}
+
+impl MkdirRequest {
+    /// Only makes it, as its parent says.
+    pub fn of(at: DirTarget, name: Bytes, mode: u32, who: Credentials) -> MkdirRequest {
+        MkdirRequest { at, name, mode, stripe_bytes: 0, stripe_width: 0, who, can_delay: None, can_hold: None }
     }
 }
 

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weft_base::{
     Attr, Credentials, EXECUTE, FastHasher, FileKind, Handle, Layout, MILLISECOND, MODE_PROJECT, MODE_SETGID, MODE_STICKY, Nanos, SECOND,
-    ServerId, ServerRole, Status, WRITE,
+    ServerId, ServerRole, Status, WRITE, WallTime,
 };
 use weft_layout::first_data_server;
 use weft_rt::{Runtime, join_all};
-use weft_wire::ops::{Class, DirChange, FileState, NewCapability, NewFile};
+use weft_wire::ops::{Class, Delegation, DirChange, FileState, NewCapability, NewFile};
 use weft_wire::{Op, Rights};
 
 use super::delayed::DelayGranted;
-use super::delegations::Place;
+use super::delegations::{BeforeGrant, DirectoryGranted, Place};
 use super::granted::Granted;
 use super::open_inode::OpenInode;
 use super::untold::{Absorbed, Batch, Done};
@@ -189,11 +189,31 @@ impl<R: Runtime> Client<R> {
         }
     }
 
-    /// True if a create in this directory may ask for the right to make more: all its names are
-    /// known here.
-    pub(super) fn can_hold(&self, dir: Handle, name: &Bytes, options: &CreateOptions) -> bool {
-        let knows = || self.inner.knowledge.has_no_name(dir, name, self.rt().now()).is_some();
-        options.can_absorb && self.keeps_leases() && !self.inner.delegations.holds(dir) && knows()
+    /// Before a change of a name in this directory is sent that may ask for the right to make more
+    /// of them: all names are known here, or `is_time`.
+    pub(crate) fn before_change(&self, dir: Handle, is_time: impl FnOnce() -> bool) -> Option<BeforeGrant<'_>> {
+        let (delegations, knowledge, now) = (&self.inner.delegations, &self.inner.knowledge, self.rt().now());
+        let may_hold = self.keeps_leases() && knowledge.holds(dir, now) && !delegations.holds(dir);
+        (may_hold && (knowledge.names(dir, now).is_some() || is_time())).then(|| delegations.before_grant(dir))
+    }
+
+    /// The server of a directory has answered to such a change, made at this time, and may have
+    /// delegated it; and says whether it can be told of directories.
+    pub(crate) fn granted_by_change(
+        &self,
+        dir: Handle,
+        (delegation, tells_directories): (Option<&Delegation>, Option<bool>),
+        at: WallTime,
+        hold: Option<BeforeGrant<'_>>,
+    ) {
+        let (Some(delegation), Some(hold)) = (delegation, hold) else { return };
+        let granted = DirectoryGranted {
+            delay_bytes: delegation.delay_bytes,
+            closes_with_attributes: true,
+            tells_directories: tells_directories == Some(true),
+            tells_removals: true,
+        };
+        self.inner.delegations.granted(dir, delegation, granted, hold.recalls, (at, self.rt().now()));
     }
 
     // ---- Telling

@@ -25,7 +25,7 @@ use super::untold::{Absorbed, Done, Untold};
 use crate::Error;
 
 /// Directories that this client keeps at most: for each, somebody else may have to wait.
-const HELD_MAX: usize = 64;
+const HELD_MAX: usize = 1024;
 /// Directories of which is remembered how many files were made or removed there by asking, at most.
 const CHANGED_MAX: usize = 1024;
 /// No directory is made without asking while so many of its server wait to be given back.

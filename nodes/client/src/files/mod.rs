@@ -45,7 +45,7 @@ pub use hold::Hold;
 pub use open_table::OpenFile;
 
 pub(crate) use contents::Contents;
-pub(crate) use delegations::Delegations;
+pub(crate) use delegations::{BeforeGrant, Delegations};
 pub(crate) use gathered_share::Gathered;
 pub(crate) use open_inode::OpenInode;
 pub(crate) use open_table::{OpenTable, Subject};

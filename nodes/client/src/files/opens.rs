@@ -102,7 +102,7 @@ impl<R: Runtime> Client<R> {
         options: &CreateOptions,
         content: Option<&Bytes>,
     ) -> Result<(Attr, Option<Arc<OpenFile>>, bool)> {
-        let hold = (content.is_none() && self.can_hold(dir, name, options)).then(|| self.inner.delegations.before_grant(dir));
+        let hold = if content.is_none() && options.can_absorb { self.before_change(dir, || false) } else { None };
         let change = self.changing(Touched::Name(dir, name));
         let asked = change.asked;
         let ticket = self.inner.opens.begin();

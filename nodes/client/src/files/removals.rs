@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use weft_base::{Credentials, FileKind, Handle, MODE_STICKY};
 use weft_rt::Runtime;
-use weft_wire::ops::{DirChange, UnlinkReply};
+use weft_wire::ops::DirChange;
 
 use super::absorb::CHANGE_NAMES;
 use super::delegations::{BeforeGrant, DirectoryGranted};
@@ -52,21 +52,6 @@ impl<R: Runtime> Client<R> {
     /// Before the removal of a name in this directory is sent, if it may ask for the right to
     /// remove more: all its names are known here, or several were removed.
     pub(crate) fn before_unlink(&self, dir: Handle) -> Option<BeforeGrant<'_>> {
-        let (delegations, knowledge, now) = (&self.inner.delegations, &self.inner.knowledge, self.rt().now());
-        let may_hold = self.keeps_leases() && knowledge.holds(dir, now) && !delegations.holds(dir);
-        let asks = may_hold && (knowledge.names(dir, now).is_some() || delegations.changes_again(dir) >= SEVERAL);
-        asks.then(|| delegations.before_grant(dir))
-    }
-
-    /// The server of a directory has answered to such a removal.
-    pub(crate) fn granted_by_unlink(&self, dir: Handle, reply: &UnlinkReply, hold: BeforeGrant<'_>) {
-        let Some(delegation) = &reply.delegation else { return };
-        let granted = DirectoryGranted {
-            delay_bytes: delegation.delay_bytes,
-            closes_with_attributes: true,
-            tells_directories: reply.tells_directories == Some(true),
-            tells_removals: true,
-        };
-        self.inner.delegations.granted(dir, delegation, granted, hold.recalls, (reply.dir.time, self.rt().now()));
+        self.before_change(dir, || self.inner.delegations.changes_again(dir) >= SEVERAL)
     }
 }

@@ -16,6 +16,7 @@ use weft_wire::ops::{
 };
 
 use crate::attributes::Settled;
+use crate::files::BeforeGrant;
 use crate::flow::Flow;
 use crate::knowledge::{Asked, Effect, Led, Touched};
 use crate::{Client, RenameFlags, Result, Seen};
@@ -195,35 +196,29 @@ impl<R: Runtime> Client<R> {
     /// [`Status::Exists`], [`Status::TooManyLinks`], [`Status::NoSpace`], permissions, servers that
     /// do not answer.
     pub async fn mkdir(&self, who: &Credentials, dir: Handle, name: &[u8], mode: u32) -> Result<Attr> {
-        self.mkdir_striped(who, dir, name, mode, 0, 0).await
+        self.mkdir_with(who, dir, name, mode, false).await
     }
 
-    /// Like [`Client::mkdir`], and files made in it get this stripe size in bytes and this number
-    /// of datafiles; 0: as in the parent.
+    /// Like [`Client::mkdir`]; with `can_absorb` further files and directories may be made, and
+    /// names removed, without asking for each, as
+    /// [`CreateOptions::can_absorb`](crate::CreateOptions) says.
     ///
     /// # Errors
-    /// As [`Client::mkdir`], and [`Status::Invalid`] for a stripe size that is not allowed.
-    pub async fn mkdir_striped(
-        &self,
-        who: &Credentials,
-        dir: Handle,
-        name: &[u8],
-        mode: u32,
-        stripe_bytes: u32,
-        stripe_width: u16,
-    ) -> Result<Attr> {
+    /// As [`Client::mkdir`].
+    pub async fn mkdir_with(&self, who: &Credentials, dir: Handle, name: &[u8], mode: u32, can_absorb: bool) -> Result<Attr> {
         let flow = self.flow("mkdir", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_MKDIR);
         let name = checked(flow, name)?;
-        if (stripe_bytes, stripe_width) == (0, 0)
-            && let Some(attr) = self.absorb_directory(flow, who, dir, &name, mode).await?
-        {
+        if let Some(attr) = self.absorb_directory(flow, who, dir, &name, mode).await? {
             return Ok(attr);
         }
+        let hold = if can_absorb { self.before_change(dir, || false) } else { None };
         let change = self.changing(Touched::Name(dir, &name));
-        let make = |at| MkdirRequest { at, name: name.clone(), mode, stripe_bytes, stripe_width, who: who.clone() };
+        let (can_delay, can_hold) = asked_with(&hold);
+        let make = |at| MkdirRequest { can_delay, can_hold, ..MkdirRequest::of(at, name.clone(), mode, who.clone()) };
         let mut grant = Grant::NONE;
         let reply = self.ask_in_dir(flow, dir, By::Name(&name), make, &mut grant).await?;
+        self.granted_by_change(dir, (reply.delegation.as_ref(), reply.tells_directories), reply.dir.time, hold);
         let attr = reply.state.attr;
         self.learn_partitions(&reply.state);
         let is_split = reply.state.partitions.as_ref().is_some_and(|map| map.is_split(attr.handle));
@@ -285,12 +280,10 @@ impl<R: Runtime> Client<R> {
         let hold = if can_absorb { self.before_unlink(dir) } else { None };
         let change = self.changing(Touched::Lost(dir, name));
         self.announce_before(&change).await;
-        let (can_delay, can_hold) = (hold.is_some().then_some(true), hold.as_ref().map(|hold| hold.handles_left));
+        let (can_delay, can_hold) = asked_with(&hold);
         let make = |at| UnlinkRequest { can_delay, can_hold, ..UnlinkRequest::of(at, name.clone(), who.clone()) };
         let reply = self.call_in_dir(flow, dir, By::Name(name), make).await?;
-        if let Some(hold) = hold {
-            self.granted_by_unlink(dir, &reply, hold);
-        }
+        self.granted_by_change(dir, (reply.delegation.as_ref(), reply.tells_directories), reply.dir.time, hold);
         change.done(Effect::Removed(reply.dir));
         Ok(())
     }
@@ -476,4 +469,10 @@ impl<R: Runtime> Client<R> {
         let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
         Ok(self.call(flow, self.owner(flow, handle).await?, &ReadlinkRequest { handle }).await?.target)
     }
+}
+
+/// What a request says that may be granted a directory: that its client can delay writes, and how
+/// many handles it has left.
+fn asked_with(hold: &Option<BeforeGrant<'_>>) -> (Option<bool>, Option<u32>) {
+    (hold.is_some().then_some(true), hold.as_ref().map(|hold| hold.handles_left))
 }

@@ -1,7 +1,7 @@
 //! Mkdir: the name is here, the directory where its place is.
 
 use weft_base::{Result, Status};
-use weft_namespace::State;
+use weft_namespace::{HoldAsked, State};
 use weft_rt::ServerRuntime;
 use weft_wire::ops::{MkdirRequest, TxPart};
 
@@ -23,7 +23,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             _ => None,
         });
         let (part, hints) = (make.part.clone(), hints.unwrap_or_default());
-        let reply = NameReply::Made { made: Box::new(MadeDirectory { part, hints, map }), dir: request.at.dir };
+        let is_here = make.server == request.at.dir.server();
+        let asked = HoldAsked::of(request.can_hold.filter(|_| is_here), request.can_delay);
+        let reply = NameReply::Made { made: Box::new(MadeDirectory { part, hints, map }), dir: request.at.dir, asked };
         Ok(Planned::Change(NameChange { parts, cycles: Vec::new(), who: request.who.clone(), reply }))
     }
 }

@@ -9,7 +9,9 @@ use bytes::Bytes;
 use weft_base::{ClientId, Credentials, Handle, MILLISECOND, Nanos, Result, ServerId, Status};
 use weft_namespace::{Change, Charged, CycleCheck, HoldAsked, Record, RequestContext, ServerPart, State, made_directory};
 use weft_rt::{PeerId, ServerRuntime};
-use weft_wire::ops::{DirChange, LinkReply, LinkRequest, MkdirReply, PartitionMap, RenameReply, RmdirReply, TxPart, UnlinkReply};
+use weft_wire::ops::{
+    Delegation, DirChange, LinkReply, LinkRequest, MkdirReply, PartitionMap, RenameReply, RmdirReply, TxPart, UnlinkReply,
+};
 use weft_wire::{Header, Request, Wire};
 
 use super::charged;
@@ -45,8 +47,8 @@ pub(crate) enum NameReply {
     Renamed { dir: Option<Handle>, replaced: bool },
     /// The object with its new name.
     Linked(LinkRequest),
-    /// The new directory, with its name in this directory.
-    Made { made: Box<MadeDirectory>, dir: Handle },
+    /// The new directory, with its name in this directory, for which its client may ask.
+    Made { made: Box<MadeDirectory>, dir: Handle, asked: Option<HoldAsked> },
     /// What became of this directory, which has lost the name of another.
     Removed { dir: Handle },
     /// The attributes of this directory.
@@ -72,8 +74,7 @@ impl NameReply {
     pub(crate) fn body(&self, state: &State, cx: &RequestContext<'_>, record: &mut Record, made: Option<Handle>) -> Result<Bytes> {
         Ok(match self {
             NameReply::Unlinked { dir, handle, asked } => {
-                let delegation = asked.and_then(|asked| state.delegate(cx, *dir, asked, record));
-                let tells_directories = (delegation.is_some() && state.makes_plain_directories(*dir)).then_some(true);
+                let (delegation, tells_directories) = delegated(state, cx, *dir, *asked, record);
                 UnlinkReply { handle: *handle, dir: change_of(*dir, record), delegation, tells_directories }.to_bytes()
             }
             NameReply::Renamed { dir, replaced } => {
@@ -84,10 +85,11 @@ impl NameReply {
                 let (state, dir) = (state.linked_state(cx, request, record), change_of(request.to.dir, record));
                 LinkReply { state, dir }.to_bytes()
             }
-            NameReply::Made { made: of, dir } => {
+            NameReply::Made { made: of, dir, asked } => {
                 let MadeDirectory { part, hints, map } = &**of;
+                let (delegation, tells_directories) = delegated(state, cx, *dir, *asked, record);
                 let state = State::made_state(cx, made.ok_or(Status::Io)?, part, hints, map.as_ref())?;
-                MkdirReply { state, dir: change_of(*dir, record) }.to_bytes()
+                MkdirReply { state, dir: change_of(*dir, record), delegation, tells_directories }.to_bytes()
             }
             NameReply::Removed { dir } => RmdirReply { dir: change_of(*dir, record) }.to_bytes(),
             NameReply::Attributes { dir } => {
@@ -100,6 +102,20 @@ impl NameReply {
             NameReply::Done => ().to_bytes(),
         })
     }
+}
+
+/// With a change of its names a directory is delegated to whoever asks for it, if it can be; true
+/// if directories may be made in it, too.
+fn delegated(
+    state: &State,
+    cx: &RequestContext<'_>,
+    dir: Handle,
+    asked: Option<HoldAsked>,
+    record: &mut Record,
+) -> (Option<Delegation>, Option<bool>) {
+    let delegation = asked.and_then(|asked| state.delegate(cx, dir, asked, record));
+    let tells_directories = (delegation.is_some() && state.makes_plain_directories(dir)).then_some(true);
+    (delegation, tells_directories)
 }
 
 /// What the record makes of the directory.

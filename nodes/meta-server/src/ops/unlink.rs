@@ -14,11 +14,8 @@ use crate::server::Server;
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(super) fn plan_unlink(&self, state: &State, request: &UnlinkRequest) -> Result<Planned> {
         let (handle, parts) = state.plan_unlink(request)?;
-        let can_delay = request.can_delay == Some(true);
-        let asked = request
-            .can_hold
-            .filter(|_| handle.server() == request.at.dir.server())
-            .map(|handles_left| HoldAsked { handles_left, can_delay });
+        let is_here = handle.server() == request.at.dir.server();
+        let asked = HoldAsked::of(request.can_hold.filter(|_| is_here), request.can_delay);
         Ok(Planned::Change(NameChange {
             parts,
             cycles: Vec::new(),

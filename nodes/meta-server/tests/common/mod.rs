@@ -195,7 +195,7 @@ impl TestClient {
     }
 
     pub async fn mkdir(&self, dir: Handle, file: &str) -> Result<Handle> {
-        let request = MkdirRequest { at: at(dir), name: name(file), mode: 0o755, stripe_bytes: 0, stripe_width: 0, who: Credentials::ROOT };
+        let request = MkdirRequest::of(at(dir), name(file), 0o755, Credentials::ROOT);
         Ok(self.call(dir.server(), &request).await?.state.attr.handle)
     }
 

@@ -37,6 +37,7 @@ mod rewritten;
 mod scattered;
 mod seeds;
 mod space;
+mod synchronised;
 mod trees;
 mod unpacked;
 use appending::{append, check_log};

@@ -36,8 +36,21 @@ pub(super) fn unlink(about: &Subject, who: &Credentials, name: &Bytes) -> Reques
 }
 
 pub(super) fn unlinked(handle: Handle, dir: DirChange) -> UnlinkReply {
-    let handles = Some(HandleRange { first: handle, count: 4096 });
-    UnlinkReply { handle, dir, delegation: Some(Delegation { handles, delay_bytes: 4096 }), tells_directories: Some(true) }
+    UnlinkReply { handle, dir, delegation: Some(delegation(handle)), tells_directories: Some(true) }
+}
+
+fn delegation(handle: Handle) -> Delegation {
+    Delegation { handles: Some(HandleRange { first: handle, count: 4096 }), delay_bytes: 4096 }
+}
+
+pub(super) fn mkdir(about: &Subject, who: &Credentials, name: &Bytes) -> Request {
+    let at = DirTarget { dir: about.dir, map_epoch: 1 };
+    let plain = MkdirRequest::of(at, name.clone(), 0o750, who.clone());
+    Request::Mkdir(MkdirRequest { stripe_bytes: 4096, stripe_width: 1, can_delay: Some(true), can_hold: Some(9), ..plain })
+}
+
+pub(super) fn directory(state: FileState, handle: Handle, dir: DirChange) -> MkdirReply {
+    MkdirReply { state, dir, delegation: Some(delegation(handle)), tells_directories: Some(true) }
 }
 
 pub(super) fn many(about: &Subject, who: &Credentials, name: &Bytes) -> Request {
