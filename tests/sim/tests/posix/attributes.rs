@@ -2,13 +2,14 @@
 //! keeps the bytes of a small file until it is closed keeps these, too, and nobody sees the
 //! difference.
 
-use weft_base::{ACL_ACCESS, Attr, MILLISECOND, MODE_ACL, SECOND, Status, WallTime};
+use weft_base::{ACL_ACCESS, ACL_DEFAULT, Attr, MILLISECOND, MODE_ACL, SECOND, Status, WallTime};
 use weft_client::{SetAttr, XattrFlags};
 use weft_sim_tests::mount::{Mount, Open, caller, how};
 use weft_wire::Rights;
 use weft_wire::ops::SetTime;
 
 use super::delayed::{made, rest, seen, world};
+use super::delegated::made_dir;
 use super::{ROOT, World, content};
 
 /// Long ago.
@@ -234,4 +235,26 @@ fn set_id_bits_do_not_survive_a_write_of_a_plain_user() {
         });
         assert_eq!(mode, 0o777, "set by {chmods}, written through {writes}, opened before: {opens_first}");
     }
+}
+
+/// `cp -a` does so with each directory.
+#[test]
+fn a_list_that_is_not_there_is_removed_without_a_question() {
+    let world = World::new(77, None);
+    world.alone(0, |mount| async move {
+        let (who, stranger) = (caller(1, 0).who, caller(2, 7).who);
+        let dir = made_dir(&mount, false).await;
+        let before = mount.posix.stats().requests;
+        for name in [ACL_DEFAULT, ACL_ACCESS] {
+            mount.posix.remove_xattr(&who, dir, name.as_bytes()).await.expect("there is none");
+        }
+        assert_eq!(mount.posix.stats().requests - before, 0);
+        let refused = mount.posix.remove_xattr(&stranger, dir, ACL_DEFAULT.as_bytes()).await;
+        assert_eq!(refused.map_err(|error| error.status), Err(Status::NotPermitted));
+        let list = [&[2, 0, 0, 0][..], &entry(1, 7), &entry(4, 5), &entry(32, 5)].concat();
+        mount.posix.set_xattr(&who, dir, ACL_DEFAULT.as_bytes(), &list, XattrFlags::default()).await.expect("it is set");
+        mount.posix.remove_xattr(&who, dir, ACL_DEFAULT.as_bytes()).await.expect("it is there");
+        let left = mount.posix.get_xattr(&who, dir, ACL_DEFAULT.as_bytes()).await;
+        assert_eq!(left.map_err(|error| error.status), Err(Status::NoAttribute));
+    });
 }
