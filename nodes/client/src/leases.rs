@@ -112,7 +112,9 @@ impl<R: Runtime> Client<R> {
 
     /// True if the object has no extended attributes, as far as that may be believed.
     pub fn is_bare(&self, handle: Handle) -> bool {
-        self.inner.knowledge.state(handle, self.rt().now()).is_some_and(|(state, _)| state.attr.bare)
+        let (knowledge, now) = (&self.inner.knowledge, self.rt().now());
+        let attr = knowledge.state(handle, now).map(|(state, _)| state.attr).or_else(|| knowledge.leased_directory(handle, now));
+        attr.is_some_and(|attr| attr.bare)
     }
 
     /// Attributes of a directory that nobody changes without this client hearing of it, itself

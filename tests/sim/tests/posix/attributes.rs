@@ -237,7 +237,7 @@ fn set_id_bits_do_not_survive_a_write_of_a_plain_user() {
     }
 }
 
-/// `cp -a` does so with each directory.
+/// `cp -a` and `rsync` do so with each directory.
 #[test]
 fn a_list_that_is_not_there_is_removed_without_a_question() {
     let world = World::new(77, None);
@@ -248,6 +248,7 @@ fn a_list_that_is_not_there_is_removed_without_a_question() {
         for name in [ACL_DEFAULT, ACL_ACCESS] {
             mount.posix.remove_xattr(&who, dir, name.as_bytes()).await.expect("there is none");
         }
+        assert!(mount.posix.list_xattr(&who, dir).await.expect("it is there").is_empty());
         assert_eq!(mount.posix.stats().requests - before, 0);
         let refused = mount.posix.remove_xattr(&stranger, dir, ACL_DEFAULT.as_bytes()).await;
         assert_eq!(refused.map_err(|error| error.status), Err(Status::NotPermitted));
