@@ -13,13 +13,12 @@
 //! not told of: others may have looked.
 
 use weft_base::{ClientId, FileKind, Handle, Layout, MODE_MASK, MODE_SETGID, Result, Status, check_name};
-use weft_wire::ops::{
-    DelayedAttributes, Delegation, DirTarget, HANDLES_FEW, HANDLES_GIVEN, HandleRange, NewAttributes, NewFile, NewFiles, TxPart,
-};
+use weft_wire::ops::{DelayedAttributes, Delegation, DirTarget, HANDLES_FEW, HANDLES_GIVEN, HandleRange, NewAttributes, NewFile, NewFiles};
 use weft_wire::{Capability, Rights};
 
 use super::mkdir::known_hints;
 use super::open::written_with;
+use super::unlink::removal;
 use crate::access::{must_own_entries, owns};
 use crate::tx::put_xattr;
 use crate::{Change, Inode, InodeFlags, OpenChange, Record, RequestContext, State};
@@ -196,13 +195,8 @@ impl State {
         if !is_held(dir_handle) || is_directory && !is_held(handle) || handle.server() != self.settings().server {
             return Err(Status::CapabilityRefused);
         }
-        let must_own = must_own_entries(who, dir);
-        let object = match is_directory {
-            true => TxPart::RemoveDirectory { dir: handle, must_own },
-            false => TxPart::ChangeLinks { handle, kind, delta: -1, must_own },
-        };
-        let parts = vec![TxPart::RemoveEntry { dir: dir_handle, name: file.name.clone(), handle }, object];
-        self.prepare_local(parts, who, file.named_at.min(cx.now), record).map(drop)
+        let parts = removal(dir_handle, file.name.clone(), (handle, kind), must_own_entries(who, dir));
+        self.prepare_local(parts.into(), who, file.named_at.min(cx.now), record).map(drop)
     }
 
     fn take_in_file(&self, cx: &RequestContext<'_>, dir: &Inode, group: &NewFiles, file: &NewFile, record: &mut Record) -> Result<()> {

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use weft_base::{Credentials, FileKind, Handle, READ, Result, Status, WallTime};
-use weft_wire::ops::{DirChange, LeftEntry, REMOVALS_MAX, RemoveEntriesReply, RemoveEntriesRequest, TxId, TxPart};
+use weft_wire::ops::{DirChange, LeftEntry, REMOVALS_MAX, RemoveEntriesReply, RemoveEntriesRequest, TxId};
 
+use super::unlink::removal;
 use crate::access::must_own_entries;
 use crate::directory::Entry;
 use crate::{Change, Record, RequestContext, State};
@@ -84,11 +85,7 @@ impl State {
             return Err(Status::Busy);
         }
         let (dir, name) = (slice.dir, Bytes::copy_from_slice(name));
-        let object = match kind {
-            FileKind::Directory => TxPart::RemoveDirectory { dir: handle, must_own: slice.must_own },
-            _ => TxPart::ChangeLinks { handle, kind, delta: -1, must_own: slice.must_own },
-        };
-        let parts = [TxPart::RemoveEntry { dir, name: name.clone(), handle }, object];
+        let parts = removal(dir, name.clone(), (handle, kind), slice.must_own);
         // No transaction has this number.
         let tx = TxId { coordinator: self.settings.server, number: 0 };
         self.prepare_parts(tx, None, &parts, slice.who, Status::Busy)?;
