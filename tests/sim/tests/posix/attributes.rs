@@ -254,6 +254,7 @@ fn a_list_that_is_not_there_is_removed_without_a_question() {
         assert_eq!(refused.map_err(|error| error.status), Err(Status::NotPermitted));
         let list = [&[2, 0, 0, 0][..], &entry(1, 7), &entry(4, 5), &entry(32, 5)].concat();
         mount.posix.set_xattr(&who, dir, ACL_DEFAULT.as_bytes(), &list, XattrFlags::default()).await.expect("it is set");
+        assert_eq!(mount.posix.list_xattr(&who, dir).await.expect("it is there"), [ACL_DEFAULT]);
         mount.posix.remove_xattr(&who, dir, ACL_DEFAULT.as_bytes()).await.expect("it is there");
         let left = mount.posix.get_xattr(&who, dir, ACL_DEFAULT.as_bytes()).await;
         assert_eq!(left.map_err(|error| error.status), Err(Status::NoAttribute));
