@@ -316,9 +316,9 @@ impl<R: Runtime> Client<R> {
     }
 
     /// Before these files of a server are closed there.
-    pub(super) async fn tell_of_closed(&self, flow: Flow, server: ServerId, files: impl Iterator<Item = Handle>) -> Result<()> {
+    pub(super) async fn tell_of_closed(&self, flow: Flow, server: ServerId, mut files: impl Iterator<Item = Handle>) -> Result<()> {
         let untold = self.inner.delegations.untold_files();
-        if files.into_iter().any(|file| untold.contains(&file)) { Box::pin(self.tell_server(flow, server)).await } else { Ok(()) }
+        if files.any(|file| untold.contains(&file)) { Box::pin(self.tell_server(flow, server)).await } else { Ok(()) }
     }
 
     /// Takes out those of which servers have not heard yet.

@@ -9,7 +9,7 @@ use weft_base::{Handle, SECOND, ServerId, Status};
 use weft_call::run_window;
 use weft_rt::Runtime;
 use weft_wire::Rights;
-use weft_wire::ops::{CLOSES_MAX, CloseManyRequest, CloseRequest, DELAYED_BYTES_MAX, DelayedAttributes, DelayedContent};
+use weft_wire::ops::{CLOSES_MAX, CloseManyReply, CloseManyRequest, CloseRequest, DELAYED_BYTES_MAX, DelayedAttributes, DelayedContent};
 
 use super::reports::Report;
 use crate::flow::Flow;
@@ -135,12 +135,7 @@ impl<R: Runtime> Client<R> {
         let attributes = (!attributes.is_empty()).then_some(attributes);
         let request =
             CloseManyRequest { contents, read, attributes, closes: group.iter().map(|closing| closing.report.request.clone()).collect() };
-        let told = self.tell_of_closed(flow, server, group.iter().map(|closing| closing.file.handle())).await;
-        let outcome = match told {
-            Ok(()) => self.call(flow, server, &request).await,
-            Err(error) => Err(error),
-        };
-        let outcomes = match outcome {
+        let outcomes = match self.send_closes(flow, server, &request).await {
             Ok(reply) if reply.outcomes.len() == group.len() => reply.outcomes,
             Ok(_) => vec![Err(Status::BadMessage); group.len()],
             Err(error) => vec![Err(error.status); group.len()],
@@ -193,9 +188,14 @@ impl<R: Runtime> Client<R> {
         let contents = report.content().map(|content| vec![DelayedContent { number: 0, content: content.clone() }]);
         let attributes = report.attributes().map(|attributes| vec![attributes.on_wire(0)]);
         let request = CloseManyRequest { contents, read: None, attributes, closes: vec![report.request.clone()] };
-        self.tell_of_closed(flow, server, std::iter::once(report.request.handle)).await?;
-        let outcome = self.call(flow, server, &request).await?.outcomes.pop().unwrap_or(Err(Status::BadMessage));
+        let outcome = self.send_closes(flow, server, &request).await?.outcomes.pop().unwrap_or(Err(Status::BadMessage));
         outcome.map_err(|status| flow.error_at(status, server))
+    }
+
+    /// Their server hears of new files first, if these are among them: others may wait.
+    async fn send_closes(&self, flow: Flow, server: ServerId, request: &CloseManyRequest) -> Result<CloseManyReply> {
+        self.tell_of_closed(flow, server, request.closes.iter().map(|close| close.handle)).await?;
+        self.call(flow, server, request).await
     }
 }
 

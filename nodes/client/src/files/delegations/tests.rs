@@ -73,13 +73,13 @@ fn two_flows_forget_at_once() {
     assert!(forgotten.get() == 32 && delegations.lock().is_all_forgotten());
 }
 
-fn new_directory(delegations: &Delegations, name: &'static str) -> Handle {
+fn new_directory(delegations: &Delegations, name: &'static str, since: Nanos) -> Handle {
     let absorb = |place: Place| {
         let (handle, at) = (place.handle, place.at);
         let removed = Removed { name: Bytes::from_static(name.as_bytes()), handle, kind: FileKind::Directory, at };
-        Some((Absorbed { dir: DIR, who: Credentials::ROOT, since: Nanos(1), done: Done::Directory(as_file(&removed)) }, handle))
+        Some((Absorbed { dir: DIR, who: Credentials::ROOT, since, done: Done::Directory(as_file(&removed)) }, handle))
     };
-    delegations.absorb(DIR, Nanos(1), absorb).expect("the directory is held, and handles are left")
+    delegations.absorb(DIR, since, absorb).expect("the directory is held, and handles are left")
 }
 
 fn remove_directory(delegations: &Delegations, name: &'static str, handle: Handle) {
@@ -96,18 +96,42 @@ fn remove_directory(delegations: &Delegations, name: &'static str, handle: Handl
     assert!(removed.is_some() && !delegations.holds(handle));
 }
 
-/// A message that is not answered is sent again, however much of it was executed: a file that it
-/// makes and removes would be made again.
-#[test]
-fn no_message_makes_and_removes_the_same() {
-    let (delegations, server) = (Delegations::default(), DIR.server());
+/// The directory is held, and handles for what is made in it.
+fn held() -> Delegations {
+    let delegations = Delegations::default();
     let handles = Some(HandleRange { first: Handle(100), count: HANDLES_FEW });
     let granted = DirectoryGranted { delay_bytes: 0, closes_with_attributes: true, tells_directories: true, tells_removals: true };
     let recalls = delegations.before_grant(DIR).recalls;
     delegations.granted(DIR, &Delegation { handles, delay_bytes: 0 }, granted, recalls, (WallTime(0), Nanos(0)));
-    let (one, two) = (new_directory(&delegations, "one"), new_directory(&delegations, "two"));
+    delegations
+}
+
+/// What is younger waits, but if a directory is to be given back: others may ask for it.
+#[test]
+fn a_server_is_told_of_what_is_old_enough() {
+    let (delegations, server) = (held(), DIR.server());
+    for (name, at) in [("one", 1), ("two", 2), ("three", 3)] {
+        new_directory(&delegations, name, Nanos(at));
+    }
+    let by = |at: u64| delegations.told_when(server, Nanos(at));
+    assert_eq!([0, 1, 2, 3, 9].map(by), [0, 1, 2, 3, 3]);
+    let batch = delegations.next(server, by(2)).expect("two are old enough");
+    assert_eq!(batch.done.len(), 2);
+    delegations.told(server, &batch, None, true);
+    assert!(delegations.next(server, by(2)).is_none() && delegations.owes());
+    delegations.give_back(DIR);
+    let batch = delegations.next(server, by(2)).expect("the directory is given back");
+    assert_eq!((batch.done.len(), &batch.request.returned[..]), (1, &[DIR][..]));
+}
+
+/// A message that is not answered is sent again, however much of it was executed: a file that it
+/// makes and removes would be made again.
+#[test]
+fn no_message_makes_and_removes_the_same() {
+    let (delegations, server) = (held(), DIR.server());
+    let (one, two) = (new_directory(&delegations, "one", Nanos(1)), new_directory(&delegations, "two", Nanos(1)));
     remove_directory(&delegations, "one", one);
-    let again = new_directory(&delegations, "one");
+    let again = new_directory(&delegations, "one", Nanos(1));
     let told = |batch: &Batch| -> Vec<Handle> {
         batch.request.groups.iter().flat_map(|group| group.files.iter().map(|file| file.handle)).collect()
     };
