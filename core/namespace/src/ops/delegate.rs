@@ -1,9 +1,10 @@
-//! Delegated directories. Who makes or removes a file in a directory of which nobody else knows
+//! Delegated directories. Who makes or removes a name in a directory of which nobody else knows
 //! anything ([`HoldAsked`]) may make and remove more in it without asking, and tells of them later,
 //! many at once. What is told of the directory meanwhile only its client is told.
 //!
 //! ```text
-//!   create, unlink ──▶ delegated ── given back ──────────────────▶ like any directory
+//!    create, mkdir,
+//!           unlink ──▶ delegated ── given back ──────────────────▶ like any directory
 //!                          │  │                                          ▲
 //!  somebody else asks, and │  └ its client hears nothing, or is lost ────┤
 //!  waits (`Busy`)          ▼                                             │
@@ -26,7 +27,7 @@ use crate::{Change, Inode, InodeFlags, OpenChange, Record, RequestContext, State
 /// Directories that are delegated to one client at most.
 const DIRECTORIES_MAX: usize = 2048;
 
-/// What a client says that asks for a directory in which it makes or removes a file.
+/// What a client says that asks for a directory in which it makes or removes a name.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldAsked {
     /// So many handles it has left for files of this server.
@@ -58,7 +59,7 @@ impl State {
         self.delegations().of(client).collect()
     }
 
-    /// Delegates a directory in which a file is being made or removed, if it can be.
+    /// Delegates a directory in which a name is being made or removed, if it can be.
     pub fn delegate(&self, cx: &RequestContext<'_>, dir: Handle, asked: HoldAsked, record: &mut Record) -> Option<Delegation> {
         let hints = self.hints(dir);
         // Its client makes files as mode bits and the striping of the directory say.

@@ -91,7 +91,8 @@ pub(super) struct Place {
     pub(super) at: WallTime,
 }
 
-/// What is noted before a create is sent that may be granted a directory, until it is answered.
+/// What is noted before a change of a name is sent that may be granted a directory, until it is
+/// answered.
 pub(crate) struct BeforeGrant<'a> {
     pub(crate) recalls: u64,
     /// How many handles of the server are left, as far as it has to know: only one message at a
@@ -109,7 +110,7 @@ impl Drop for BeforeGrant<'_> {
 }
 
 impl Delegations {
-    /// To be noted before a create is sent that may be granted a directory.
+    /// To be noted before a change of a name is sent that may be granted a directory.
     pub(super) fn before_grant(&self, dir: Handle) -> BeforeGrant<'_> {
         let server = dir.server();
         let mut state = self.lock();

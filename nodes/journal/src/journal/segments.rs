@@ -1,5 +1,5 @@
-//! The files of a journal: segments that hold records, and spare files that wait to become
-//! segments.
+//! The files of a journal: segments that hold records, spare files that wait to become segments,
+//! and whether the disk has room for more of them.
 
 use bytes::BytesMut;
 use weft_base::Payload;
