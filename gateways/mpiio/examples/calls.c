@@ -1,5 +1,5 @@
 /* The calls of MPI-IO one after the other: pointers, shared pointers, requests, split calls, atomic
- * mode, sizes, errors.
+ * mode, sizes, errors, hints.
  *
  * Usage: mpiexec -n 4 calls FILE OTHER, where OTHER is no file on Weft
  */
@@ -209,6 +209,33 @@ static void errors(const char *name)
         FAILS(MPI_File_delete(name, MPI_INFO_NULL), MPI_ERR_NO_SUCH_FILE);
 }
 
+/* Ranks that want to work together in different ways are told so, and nothing is made or changed. */
+static void hints(const char *name)
+{
+    MPI_File file = fresh(name);
+    MPI_Info info;
+    char value[64];
+    int is_there;
+    DO(MPI_Info_create(&info));
+    DO(MPI_Info_set(info, "cb_nodes", rank ? "1" : "2"));
+    FAILS(MPI_File_set_info(file, info), MPI_ERR_NOT_SAME);
+    FAILS(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", info), MPI_ERR_NOT_SAME);
+    DO(MPI_File_close(&file));
+    if (rank == 0)
+        DO(MPI_File_delete(name, MPI_INFO_NULL));
+    MPI_Barrier(MPI_COMM_WORLD);
+    FAILS(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, info, &file), MPI_ERR_NOT_SAME);
+    FAILS(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDWR, MPI_INFO_NULL, &file), MPI_ERR_NO_SUCH_FILE);
+    DO(MPI_Info_set(info, "cb_nodes", "2"));
+    DO(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, info, &file));
+    MPI_Info_free(&info);
+    DO(MPI_File_get_info(file, &info));
+    DO(MPI_Info_get(info, "cb_nodes", sizeof value - 1, value, &is_there));
+    CHECK(is_there && strcmp(value, "2") == 0);
+    MPI_Info_free(&info);
+    DO(MPI_File_close(&file));
+}
+
 /* Files elsewhere are the business of the MPI library, at the same time. */
 static void elsewhere(const char *name, const char *other)
 {
@@ -238,6 +265,7 @@ int main(int argc, char **argv)
     requests(argv[1]);
     atomic(argv[1]);
     errors(argv[1]);
+    hints(argv[1]);
     elsewhere(argv[1], argv[2]);
     end("calls");
     return 0;

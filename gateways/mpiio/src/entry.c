@@ -106,7 +106,7 @@ int MPI_File_get_amode(MPI_File handle, int *amode)
 int MPI_File_set_info(MPI_File handle, MPI_Info info)
 {
     file *f = file_of(handle);
-    return f ? told(handle, agree(f, hints_take(f, info))) : PMPI_File_set_info(handle, info);
+    return f ? told(handle, hints_take(f, info)) : PMPI_File_set_info(handle, info);
 }
 
 int MPI_File_get_info(MPI_File handle, MPI_Info *info)

@@ -25,18 +25,18 @@ static int number(const char *text, unsigned long long least, unsigned long long
 }
 
 /* A hint that is not understood is left alone, as MPI wants it. */
-static void take_one(file *f, const char *key, const char *value)
+static void take_one(hints *hints, int ranks, const char *key, const char *value)
 {
     unsigned long long is;
     if (strcmp(key, "weft_collective") == 0)
-        take_method(&f->hints, value);
+        take_method(hints, value);
     else if (strcmp(key, "cb_buffer_size") == 0 && number(value, 1, BUFFER_MAX, &is))
-        f->hints.buffer = is;
+        hints->buffer = is;
     else if (strcmp(key, "cb_nodes") == 0 && number(value, 1, INT_MAX, &is))
-        f->hints.nodes = is < (unsigned long long)f->ranks ? (int)is : f->ranks;
+        hints->nodes = is < (unsigned long long)ranks ? (int)is : ranks;
 }
 
-int hints_take(file *f, MPI_Info info)
+static int take_all(hints *hints, int ranks, MPI_Info info)
 {
     int keys = 0;
     int error = info == MPI_INFO_NULL ? MPI_SUCCESS : PMPI_Info_get_nkeys(info, &keys);
@@ -47,9 +47,25 @@ int hints_take(file *f, MPI_Info info)
         if (error == MPI_SUCCESS)
             error = PMPI_Info_get(info, key, MPI_MAX_INFO_VAL, value, &is_there);
         if (error == MPI_SUCCESS && is_there)
-            take_one(f, key, value);
+            take_one(hints, ranks, key, value);
     }
     return error;
+}
+
+/* Ranks that do a collective call in different ways would wait for each other for ever. */
+int hints_take(file *f, MPI_Info info)
+{
+    hints taken = f->hints;
+    int64_t error = take_all(&taken, f->ranks, info);
+    int64_t mine[] = {error, taken.method, -(int64_t)taken.method, (int64_t)taken.buffer, -(int64_t)taken.buffer, taken.nodes, -taken.nodes};
+    int64_t all[sizeof mine / sizeof *mine];
+    int told = PMPI_Allreduce(mine, all, sizeof mine / sizeof *mine, MPI_INT64_T, MPI_MAX, f->comm);
+    if (told != MPI_SUCCESS || all[0] != MPI_SUCCESS)
+        return told != MPI_SUCCESS ? told : (int)all[0];
+    if (all[1] != -all[2] || all[3] != -all[4] || all[5] != -all[6])
+        return MPI_ERR_NOT_SAME;
+    f->hints = taken;
+    return MPI_SUCCESS;
 }
 
 int hints_begin(file *f, MPI_Info info)

@@ -151,7 +151,7 @@ int view_show(const view *view, MPI_Datatype *etype, MPI_Datatype *filetype);
 void view_free(view *view);
 
 /* hints.c */
-int hints_begin(file *f, MPI_Info info);
+int hints_begin(file *f, MPI_Info info); /* by all ranks, as the next one */
 int hints_take(file *f, MPI_Info info);
 int hints_show(file *f, MPI_Info *info);
 

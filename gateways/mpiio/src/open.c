@@ -118,14 +118,12 @@ static file *file_new(MPI_Comm comm, int *error)
 }
 
 /* What each rank does by itself before the file is opened. */
-static int prepare(file *f, const place *place, MPI_Info info)
+static int prepare(file *f, const place *place)
 {
     f->path = strdup(place->path);
     if (!f->path)
         return MPI_ERR_NO_MEM;
     int error = PMPI_File_open(MPI_COMM_SELF, "/dev/null", MPI_MODE_RDWR, MPI_INFO_NULL, &f->handle);
-    if (error == MPI_SUCCESS)
-        error = hints_begin(f, info);
     if (error == MPI_SUCCESS)
         error = view_default(&f->view);
     if (error == MPI_SUCCESS)
@@ -147,7 +145,9 @@ int file_open(MPI_Comm comm, const place *place, int amode, MPI_Info info, MPI_F
         error = flags_of(amode, &flags);
     /* All know of it already. */
     if (error == MPI_SUCCESS)
-        error = agree(f, prepare(f, place, info));
+        error = agree(f, prepare(f, place));
+    if (error == MPI_SUCCESS)
+        error = hints_begin(f, info);
     if (error == MPI_SUCCESS)
         error = open_data(f, flags);
     if (error == MPI_SUCCESS)
