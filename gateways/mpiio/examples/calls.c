@@ -236,6 +236,18 @@ static void hints(const char *name)
     DO(MPI_File_close(&file));
 }
 
+/* A few bytes very far from each other: nobody goes through what lies between them. */
+static void far(const char *name)
+{
+    MPI_File file = fresh(name);
+    MPI_Status status;
+    int found, place = ranks - 1 - rank;
+    DO(MPI_File_write_at_all(file, (MPI_Offset)place << 45, &place, 1, MPI_INT, MPI_STATUS_IGNORE));
+    DO(MPI_File_read_at_all(file, (MPI_Offset)rank << 45, &found, 1, MPI_INT, &status));
+    CHECK(found == rank && count_of(&status, MPI_INT) == 1);
+    DO(MPI_File_close(&file));
+}
+
 /* Files elsewhere are the business of the MPI library, at the same time. */
 static void elsewhere(const char *name, const char *other)
 {
@@ -266,6 +278,7 @@ int main(int argc, char **argv)
     atomic(argv[1]);
     errors(argv[1]);
     hints(argv[1]);
+    far(argv[1]);
     elsewhere(argv[1], argv[2]);
     end("calls");
     return 0;

@@ -132,13 +132,13 @@ int collective(file *f, const portion *a, int writes, int error, uint64_t *done)
     span *spans = need(&t, (size_t)f->ranks * sizeof *spans);
     span mine = span_of(f, a, error);
     int told = PMPI_Allgather(&mine, 4, MPI_INT64_T, spans, 4, MPI_INT64_T, f->comm);
-    int pays = plan_pays(spans, f->ranks);
+    t.plan = plan_of(f->hints.method, spans, f->ranks, f->hints.nodes, f->hints.buffer);
+    int pays = plan_pays(&t.plan, spans, f->ranks);
     for (int rank = 0; rank < f->ranks && told == MPI_SUCCESS; rank++) {
         told = (int)spans[rank].error;
         /* Data that goes back and forth in the file. */
         pays = pays && (spans[rank].bytes == 0 || spans[rank].end > spans[rank].first);
     }
-    t.plan = plan_of(f->hints.method, spans, f->ranks, f->hints.nodes, f->hints.buffer);
     free(spans);
     if (error != MPI_SUCCESS || told != MPI_SUCCESS)
         return error != MPI_SUCCESS ? error : told;

@@ -1,6 +1,9 @@
 /* Who works on which part of a file when. No messages, no I/O. */
 #include "together.h"
 
+/* So many bytes between the first and the last one may belong to one that is accessed. */
+enum { HOLES_MAX = 64 };
+
 static uint64_t rounded_up(uint64_t bytes, uint64_t by)
 {
     return bytes / by + (bytes % by != 0);
@@ -26,13 +29,19 @@ plan plan_of(enum method method, const span *spans, int ranks, int owners, uint6
     return plan;
 }
 
-/* Accesses that follow each other rank by rank are as good without an exchange. */
-int plan_pays(const span *spans, int ranks)
+/* Accesses that follow each other rank by rank are as good without an exchange. So are those that
+ * are a small share of what lies between the first and the last byte: rounds go through all of it.
+ */
+int plan_pays(const plan *plan, const span *spans, int ranks)
 {
-    for (int rank = 1; rank < ranks; rank++)
-        if (spans[rank].first <= spans[rank - 1].end)
-            return 1;
-    return 0;
+    uint64_t bytes = 0;
+    int is_mixed = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        if (__builtin_add_overflow(bytes, (uint64_t)spans[rank].bytes, &bytes))
+            bytes = UINT64_MAX;
+        is_mixed |= rank > 0 && spans[rank].first <= spans[rank - 1].end;
+    }
+    return is_mixed && (plan->max - plan->min) / HOLES_MAX <= bytes;
 }
 
 part plan_part(const plan *plan, uint64_t owner, uint64_t round)

@@ -52,7 +52,7 @@ typedef struct together {
 
 /* plan.c */
 plan plan_of(enum method method, const span *spans, int ranks, int owners, uint64_t buffer);
-int plan_pays(const span *spans, int ranks);
+int plan_pays(const plan *plan, const span *spans, int ranks);
 part plan_part(const plan *plan, uint64_t owner, uint64_t round);
 
 /* slots.c */
