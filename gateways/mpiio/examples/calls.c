@@ -197,6 +197,11 @@ static void errors(const char *name)
     CHECK(handled == 1);
     /* All hear of the mistake of one. */
     CHECK(MPI_File_write_at_all(file, rank ? 0 : -1, value, 1, MPI_BYTE, MPI_STATUS_IGNORE) != MPI_SUCCESS && handled == 2);
+    /* ... also where each of them writes by itself, in the order of ranks: the last one beyond what a file may have. */
+    MPI_Offset place = rank == ranks - 1 ? INT64_MAX - 1000 : 10 * rank;
+    FAILS(MPI_File_write_at_all(file, place, value, 1, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_IO);
+    FAILS(MPI_File_write_at_all(file, 0, value, 1, MPI_DATATYPE_NULL, MPI_STATUS_IGNORE), MPI_ERR_TYPE);
+    FAILS(MPI_File_set_view(file, 0, MPI_BYTE, MPI_DATATYPE_NULL, "native", MPI_INFO_NULL), MPI_ERR_TYPE);
     MPI_Errhandler_free(&own);
     DO(MPI_File_close(&file));
     DO(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDONLY | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));

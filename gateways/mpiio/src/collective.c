@@ -92,14 +92,14 @@ static void prepare(together *t)
     }
 }
 
-/* All hear whether all is written, or where the file ends that was read. */
+/* All hear the same: whether all is written, or where the file ends that was read. */
 static int settle(together *t, int writes, uint64_t *done)
 {
     uint64_t end = t->slots[0].end < t->slots[1].end ? t->slots[0].end : t->slots[1].end;
     int64_t mine[2] = {t->error, end > INT64_MAX ? -INT64_MAX : -(int64_t)end}, all[2];
     int error = PMPI_Allreduce(mine, all, 2, MPI_INT64_T, MPI_MAX, t->f->comm);
     if (error == MPI_SUCCESS)
-        error = t->error != MPI_SUCCESS ? t->error : (int)all[0];
+        error = (int)all[0];
     *done = error == MPI_SUCCESS ? t->a->bytes : 0;
     if (error == MPI_SUCCESS && !writes && all[1] > -INT64_MAX && t->a->bytes > 0) {
         uint64_t before = shown_before(view_tiling(&t->f->view), -all[1]);
@@ -127,20 +127,22 @@ static int together_do(together *t, int writes, uint64_t *done)
 int collective(file *f, const portion *a, int writes, int error, uint64_t *done)
 {
     together t = {.f = f, .a = a};
-    if (f->hints.method == DIRECT || f->is_atomic)
+    if (f->hints.method == DIRECT)
         return error != MPI_SUCCESS ? error : direct(f, a, writes, done);
+    if (f->is_atomic)
+        return agree(f, error != MPI_SUCCESS ? error : direct(f, a, writes, done));
     span *spans = need(&t, (size_t)f->ranks * sizeof *spans);
     span mine = span_of(f, a, error);
     int told = PMPI_Allgather(&mine, 4, MPI_INT64_T, spans, 4, MPI_INT64_T, f->comm);
     t.plan = plan_of(f->hints.method, spans, f->ranks, f->hints.nodes, f->hints.buffer);
     int pays = plan_pays(&t.plan, spans, f->ranks);
     for (int rank = 0; rank < f->ranks && told == MPI_SUCCESS; rank++) {
-        told = (int)spans[rank].error;
+        error = error > spans[rank].error ? error : (int)spans[rank].error;
         /* Data that goes back and forth in the file. */
         pays = pays && (spans[rank].bytes == 0 || spans[rank].end > spans[rank].first);
     }
     free(spans);
     if (error != MPI_SUCCESS || told != MPI_SUCCESS)
-        return error != MPI_SUCCESS ? error : told;
-    return pays ? together_do(&t, writes, done) : direct(f, a, writes, done);
+        return told != MPI_SUCCESS ? told : error;
+    return pays ? together_do(&t, writes, done) : agree(f, direct(f, a, writes, done));
 }

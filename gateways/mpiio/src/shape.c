@@ -55,7 +55,7 @@ int shape_repeat(shape *shape, const struct shape *part, int64_t base, int64_t c
     int error = MPI_SUCCESS;
     if (count > 0 && part->count == 1 && part->runs[0].bytes == (uint64_t)step)
         return shape_push(shape, base + part->runs[0].offset, (uint64_t)step * (uint64_t)count);
-    for (int64_t i = 0; i < count && part->count; i++)
+    for (int64_t i = 0; i < count && part->count && error == MPI_SUCCESS; i++)
         for (size_t j = 0; j < part->count && error == MPI_SUCCESS; j++)
             error = shape_push(shape, base + i * step + part->runs[j].offset, part->runs[j].bytes);
     return error;
@@ -244,7 +244,8 @@ int shape_of(MPI_Datatype type, shape *shape)
     content content;
     MPI_Count low, extent;
     *shape = (struct shape){0};
-    int error = content_of(type, &content);
+    /* MPI itself ends the program that asks it about this one. */
+    int error = type == MPI_DATATYPE_NULL ? MPI_ERR_TYPE : content_of(type, &content);
     if (error != MPI_SUCCESS)
         return error;
     if (content.combiner == MPI_COMBINER_NAMED) {
@@ -278,6 +279,8 @@ int shape_kept(MPI_Datatype type, const shape **shape)
     static int key = MPI_KEYVAL_INVALID;
     int error = MPI_SUCCESS, is_there = 0;
     struct shape *made = NULL;
+    if (type == MPI_DATATYPE_NULL)
+        return MPI_ERR_TYPE;
     pthread_mutex_lock(&lock);
     if (key == MPI_KEYVAL_INVALID)
         error = PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, forget, &key, NULL);

@@ -25,9 +25,9 @@ static void type_give(MPI_Datatype *type)
 
 static int view_make(view *view, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype)
 {
-    MPI_Count bytes;
+    MPI_Count bytes = 0;
     *view = (struct view){.disp = disp, .etype = MPI_DATATYPE_NULL, .filetype = MPI_DATATYPE_NULL};
-    int error = PMPI_Type_size_x(etype, &bytes);
+    int error = etype == MPI_DATATYPE_NULL ? MPI_ERR_TYPE : PMPI_Type_size_x(etype, &bytes);
     if (error == MPI_SUCCESS)
         error = shape_of(filetype, &view->shape);
     if (error == MPI_SUCCESS && (bytes <= 0 || view->shape.bytes % (uint64_t)bytes != 0))
