@@ -7,6 +7,13 @@ int MPI_File_open(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI
 {
     place place;
     int error = place_of(name, &place);
+    if (error == MPI_SUCCESS && place.is_mount) {
+        /* All ranks go through the mount if one of them must. */
+        int is_closed = place_is_closed(&place), some;
+        error = PMPI_Allreduce(&is_closed, &some, 1, MPI_INT, MPI_MAX, comm);
+        if (error == MPI_SUCCESS && some)
+            place_free(&place);
+    }
     if (error == MPI_SUCCESS && !place.fs)
         return PMPI_File_open(comm, name, amode, info, handle);
     *handle = MPI_FILE_NULL;
@@ -30,6 +37,8 @@ int MPI_File_delete(const char *name, MPI_Info info)
     place place;
     weft_fs *fs;
     int error = place_of(name, &place);
+    if (error == MPI_SUCCESS && place_is_closed(&place))
+        place_free(&place);
     if (error == MPI_SUCCESS && !place.fs)
         return PMPI_File_delete(name, info);
     if (error == MPI_SUCCESS)

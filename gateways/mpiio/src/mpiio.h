@@ -121,8 +121,10 @@ void table_remove(file *f);
 typedef struct place {
     char *fs;   /* how weft_open_fs finds the file system; NULL: not on Weft */
     char *path; /* in it */
+    int is_mount;
 } place;
 int place_of(const char *name, place *place);
+int place_is_closed(const place *place); /* below a mount that this process must go through */
 void place_free(place *place);
 int fs_of(const char *name, weft_fs **fs);
 

@@ -124,6 +124,7 @@ static int place_by_mount(const char *path, place *place)
     int error = MPI_SUCCESS;
     if (found && is_weft)
         error = place_set(place, found, strlen(found), below(path, found, strlen(found)));
+    place->is_mount = place->fs != NULL;
     free(found);
     return error;
 }
@@ -210,4 +211,11 @@ int fs_of(const char *name, weft_fs **fs)
     *fs = one ? one->fs : NULL;
     pthread_mutex_unlock(&all_lock);
     return error;
+}
+
+/* Others may use a mount of root's, and only root knows what it mounts. */
+int place_is_closed(const place *place)
+{
+    weft_fs *fs;
+    return place->is_mount && fs_of(place->fs, &fs) != MPI_SUCCESS;
 }

@@ -59,8 +59,15 @@ impl Mpi {
     /// Runs a program on so many ranks with the library loaded before; gives what it printed.
     #[track_caller]
     fn run(&self, ranks: u32, fs: &FileSystem, program: &Path, args: &[&str]) -> String {
+        self.run_with(&[], ranks, fs, program, args)
+    }
+
+    /// The same in an environment of its own.
+    #[track_caller]
+    fn run_with(&self, environment: &[(&str, &Path)], ranks: u32, fs: &FileSystem, program: &Path, args: &[&str]) -> String {
         let preload = self.dir.path().join(format!("lib/libweft-mpiio-{}.so", self.name));
         let mut mpiexec = Command::new(format!("mpiexec.{}", self.name));
+        mpiexec.envs(environment.iter().copied());
         mpiexec.env("WEFT_FS", fs.state()).env("WEFT_MPIIO_VERBOSE", "1").args(["-n", &ranks.to_string()]);
         match self.name {
             "openmpi" => mpiexec.args(["--allow-run-as-root", "--oversubscribe", "-x", &format!("LD_PRELOAD={}", preload.display())]),
@@ -134,6 +141,23 @@ fn a_list_is_one_request_for_each_server() {
     let found = std::fs::read(copy).unwrap();
     assert_eq!(found.len(), 2 * 160 * 5120);
     assert!((0..).zip(found).all(|(at, byte): (usize, u8)| byte == (at / 5120 * 13 + at % 5120) as u8));
+}
+
+/// Who uses a mount of another user has no note of what is mounted there: the kernel knows the way.
+#[test]
+fn a_mount_of_another_user_is_gone_through() {
+    let test = "a_mount_of_another_user_is_gone_through";
+    if !available(test, &[Need::Fuse]) {
+        return;
+    }
+    let Some(mpi) = Mpi::mpich(test).or_else(|| Mpi::openmpi(test)) else { return };
+    let fs = FileSystem::mounted(&["--data", "2"]);
+    let notes_elsewhere = fs.path("notes");
+    std::fs::create_dir(&notes_elsewhere).unwrap();
+    let (program, file) = (mpi.example("interleaved"), fs.mnt().join("blocks"));
+    let args = [file.to_str().unwrap(), "5120", "51200", "two_phase"];
+    mpi.run_with(&[("XDG_RUNTIME_DIR", &notes_elsewhere)], 2, &fs, &program, &args);
+    assert_eq!(std::fs::metadata(&file).unwrap().len(), 51200);
 }
 
 /// A program on Weft is recorded, looked at, and done again by the simulator: every call that it
