@@ -100,6 +100,9 @@ pub fn complete(folder: &Path) -> Result<Recorded> {
         parts.push((rank, part.value));
         of_parts.push(path);
     }
+    if parts.is_empty() && !recorded.problems.is_empty() {
+        bail!("no rank was recorded: what the ranks have written says nothing. Is there room in {}?", folder.display());
+    }
     if parts.is_empty() {
         bail!("no rank was recorded: is the program linked with the MPI library of this launcher, dynamically?");
     }
@@ -236,6 +239,9 @@ mod tests {
         assert_eq!(ids, [[0, 0], [5, 2]]);
         assert!(Trace::read(&fs::read(dir.path().join("run_h_1_0.trc")).unwrap()).complete().is_ok());
         assert!(!dir.path().join("rank0.part").exists());
-        assert!(complete(dir.path()).unwrap_err().to_string().contains("no rank was recorded"));
+        assert!(complete(dir.path()).unwrap_err().to_string().contains("is the program linked"));
+        // On a full disk.
+        put("rank0.part", "");
+        assert!(complete(dir.path()).unwrap_err().to_string().contains("Is there room"));
     }
 }

@@ -217,3 +217,19 @@ fn a_recorded_program_of_mpich_is_replayed() {
 fn a_recorded_program_of_open_mpi_is_replayed() {
     Mpi::openmpi("a_recorded_program_of_open_mpi_is_replayed").iter().for_each(a_recorded_program_is_replayed);
 }
+
+/// Ctrl-C ends the program, and what it did until then is a run as any other.
+#[test]
+fn an_interrupted_recording_is_made_a_project() {
+    let test = "an_interrupted_recording_is_made_a_project";
+    let Some(mpi) = Mpi::mpich(test) else { return };
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (into, file) = (dir.path().join("run"), dir.path().join("blocks"));
+    let program = format!("mpiexec.mpich -n 2 {} {}; kill -INT $PPID; exit 7", mpi.example("ring").display(), file.display());
+    let mut trace = weft();
+    trace.env("WEFT_MPITRACE_LIB", mpi.dir.path().join("lib")).args(["trace", "mpi", "--mpi", "mpich", "--into"]).arg(&into);
+    let _alone = ONE_JOB.lock().unwrap_or_else(PoisonError::into_inner);
+    let ended = trace.args(["--", "sh", "-c", &program]).output().expect("it runs");
+    assert_eq!(ended.status.code(), Some(7), "{ended:?}");
+    assert!(into.join("run.proj").is_file(), "{ended:?}");
+}

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
+use weft_host::job::{JobSignals, end_as};
 use weft_host::output::{print, tell};
 use weft_host::units::ByteSize;
 use weft_recording::beside::HostWatch;
@@ -41,8 +42,11 @@ impl Args {
         command.env("WEFT_MPITRACE", &folder).env("WEFT_MPITRACE_LIMIT", self.limit.0.to_string());
         // The library of MPI-IO answers behind this one.
         command.env("LD_PRELOAD", preloaded(&library, std::env::var_os("LD_PRELOAD").as_deref()));
-        let machine = HostWatch::start()?;
-        let status = command.status().with_context(|| format!("cannot run {}", self.command[0].display()))?;
+        let mut launcher = command.spawn().with_context(|| format!("cannot run {}", self.command[0].display()))?;
+        // Whatever ends the program, what it did is made a project. It has been started without
+        // these signals blocked, and before the thread that looks at the machine.
+        let (signals, machine) = (JobSignals::hold()?, HostWatch::start()?);
+        let status = signals.wait(&mut launcher)?;
         let recorded = complete(&folder)?;
         machine.end(&recorded.project)?;
         let plan = write_plan(&folder, &recorded)?;
@@ -55,11 +59,7 @@ impl Args {
             recorded.states,
             self.into.join(plan).display()
         ))?;
-        Ok(match status.code() {
-            Some(0) => ExitCode::SUCCESS,
-            Some(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
-            None => ExitCode::FAILURE,
-        })
+        Ok(end_as(status))
     }
 }
 
