@@ -148,6 +148,12 @@ pub enum ServeError {
 impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            ServeError::Listen { address, error } if error.kind() == io::ErrorKind::AddrInUse => {
+                write!(
+                    f,
+                    "cannot listen on {address}: another process listens there (`ss -lp` shows which): end it, or give another address"
+                )
+            }
             ServeError::Listen { address, error } => write!(f, "cannot listen on {address}: {error}"),
             ServeError::Unprotected { address } => write!(
                 f,
@@ -160,14 +166,8 @@ impl fmt::Display for ServeError {
     }
 }
 
-impl std::error::Error for ServeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            ServeError::Listen { error, .. } | ServeError::Disk { error, .. } | ServeError::System(error) => Some(error),
-            ServeError::Unprotected { .. } => None,
-        }
-    }
-}
+/// The text has the reason already: a source beside it would be told twice.
+impl std::error::Error for ServeError {}
 
 impl From<io::Error> for ServeError {
     fn from(error: io::Error) -> ServeError {
@@ -313,5 +313,17 @@ fn run_loop(rt: &ShardRt, has_ended: impl Fn() -> bool) -> Result<(), ServeError
         net.release(now);
         drop(net);
         parts.timers.fire(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_taken_is_told_once_and_with_what_to_do() {
+        let error = ServeError::Listen { address: Address::Unix(PathBuf::from("s")), error: io::Error::from(io::ErrorKind::AddrInUse) };
+        assert!(error.to_string().contains("another process listens"), "{error}");
+        assert!(std::error::Error::source(&error).is_none());
     }
 }
