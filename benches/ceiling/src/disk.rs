@@ -182,7 +182,8 @@ pub fn create_close(dir: &Path, threads: usize, reps: Reps) -> Result<Measured> 
     paths::create_close(&dirs, reps)
 }
 
-fn scratch_dir(dir: &Path) -> Result<tempfile::TempDir> {
+/// A folder for one measurement, removed when it is dropped.
+pub(crate) fn scratch_dir(dir: &Path) -> Result<tempfile::TempDir> {
     tempfile::Builder::new().prefix("weft-ceiling-").tempdir_in(dir).with_context(|| format!("cannot write in {}", dir.display()))
 }
 

@@ -91,6 +91,10 @@ impl Options {
 /// I/O) is listed in [`Ceilings::skipped`] instead.
 pub fn run_all(dir: &Path, options: &Options, on_row: impl FnMut(&CeilingRow)) -> Result<Ceilings> {
     let mut run = Run { options, on_row, result: Ceilings::default() };
+    // Minutes of other measurements are not to be lost at the end.
+    if options.wants("disk") {
+        drop(disk::scratch_dir(dir)?);
+    }
     if options.wants("cpu") {
         run.cpu()?;
     }
@@ -381,6 +385,13 @@ fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_that_is_missing_is_told_before_anything_is_measured() {
+        let options = Options::new(ServerSpawner::Thread);
+        let error = run_all(Path::new("/nonexistent"), &options, |row| panic!("{row} was measured")).unwrap_err();
+        assert!(format!("{error:#}").contains("cannot write in /nonexistent"), "{error:#}");
+    }
 
     #[test]
     fn numbers_are_readable() {
