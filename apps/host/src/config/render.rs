@@ -164,7 +164,11 @@ pub fn write_in_one_step(file: &Path, content: &[u8], mode: u32) -> Result<()> {
         // Of no use, and it takes room that may be short. Never `file` itself.
         let _ = std::fs::remove_file(&temporary);
     }
-    written.with_context(|| format!("cannot write {}; if its disk is full, make room there and try again", file.display()))
+    let next = match &written {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "its folder is missing: make it",
+        _ => "if its disk is full, make room there and try again",
+    };
+    written.with_context(|| format!("cannot write {}; {next}", file.display()))
 }
 
 fn quoted(text: &str) -> String {
@@ -175,6 +179,13 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::config::Config;
+
+    #[test]
+    fn a_missing_folder_is_no_full_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = write_in_one_step(&dir.path().join("none/weft.toml"), b"", 0o600).unwrap_err();
+        assert!(format!("{error:#}").contains("its folder is missing"), "{error:#}");
+    }
 
     #[test]
     fn a_written_config_reads_back() {
