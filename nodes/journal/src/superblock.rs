@@ -199,7 +199,10 @@ impl Superblock {
         let text = std::str::from_utf8(bytes).map_err(|_| damaged("it is no text"))?;
         let version = text.lines().next().and_then(|line| line.strip_prefix("weft superblock ")).ok_or(damaged("wrong first line"))?;
         if version != FORMAT.to_string() {
-            return Err(format!("the directory has format {version}, and this weft reads format {FORMAT}"));
+            return Err(format!(
+                "the directory has format {version}, and this weft reads format {FORMAT}; \
+                 a weft of that format can serve it, and copy it to a file system of this one (weft cp)"
+            ));
         }
         let end = text.rfind("crc32c ").ok_or(damaged("no checksum"))?;
         let crc = u32::from_str_radix(text[end..].trim_start_matches("crc32c ").trim_end(), 16).map_err(|_| damaged("no checksum"))?;
@@ -408,7 +411,9 @@ mod tests {
     fn another_format_is_named() {
         for other in [2, 4] {
             let text = sample().to_text().replace("superblock 3", &format!("superblock {other}"));
-            assert!(Superblock::parse(text.as_bytes()).unwrap_err().contains(&format!("format {other}, and this weft reads format 3")));
+            let said = Superblock::parse(text.as_bytes()).unwrap_err();
+            assert!(said.contains(&format!("format {other}, and this weft reads format 3")), "{said}");
+            assert!(said.contains("a weft of that format can serve it"), "{said}");
         }
     }
 }
