@@ -136,12 +136,18 @@ impl KeyRights {
     }
 
     /// Sees to it that a request asks for no more than the key allows: root may become nobody, and
-    /// what its client says it has open is no more than `opened` says.
+    /// what its client says it has open is no more than `opened` says. What an `owner` has open he
+    /// may go on to use, whatever the mode is by now: he could change that.
     ///
     /// # Errors
     /// [`Status::KeyForbids`] for a user that the key does not speak for, and for the project of an
     /// object; [`Status::KeyReadsOnly`].
-    pub fn check_request(&self, request: &mut Request, opened: impl Fn(Handle) -> Rights) -> Result<()> {
+    pub fn check_request(
+        &self,
+        request: &mut Request,
+        opened: impl Fn(Handle) -> Rights,
+        owner: impl Fn(Handle) -> Option<u32>,
+    ) -> Result<()> {
         if self.is_read_only && changes_in_passing(request) {
             return Err(Status::KeyReadsOnly);
         }
@@ -166,12 +172,17 @@ impl KeyRights {
             _ => {}
         }
         if !self.is_for_everybody() {
-            believe(request, opened);
+            believe(request, &opened);
         }
-        match who_asks(request) {
-            Some(who) => self.check_user(who),
-            None => Ok(()),
+        let is_renewal = match request {
+            Request::Open(open) => open.who.checked_by_kernel && opened(open.handle).contains(open.rights.and(READ_AND_WRITE)),
+            _ => false,
+        };
+        who_asks(request).map_or(Ok(()), |who| self.check_user(who))?;
+        if let (true, Request::Open(open)) = (is_renewal, request) {
+            open.who.checked_by_kernel |= owner(open.handle) == Some(open.who.uid);
         }
+        Ok(())
     }
 
     /// Sees to it that nobody is kept by a lock from a file that the client may not open, or from
@@ -208,6 +219,9 @@ impl KeyRights {
         if squashed || (self.uid_min..=self.uid_max).contains(&who.uid) { Ok(()) } else { Err(Status::KeyForbids) }
     }
 }
+
+/// What permissions of a file decide about.
+const READ_AND_WRITE: Rights = Rights(Rights::READ.0 | Rights::WRITE.0);
 
 /// Does a request that reads also change something?
 fn changes_in_passing(request: &Request) -> bool {

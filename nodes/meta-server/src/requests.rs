@@ -81,7 +81,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 return Ok(Step::Later);
             }
         }
-        let mut request = self.shell.decode(peer, op, body, |handle| {
+        let owner = |handle| self.state.borrow().peek(handle).map(|inode| inode.uid);
+        let opened = |handle| {
             let state = self.state.borrow();
             let has = state.opened_by(header.request.client, handle).map_or(Rights::default(), |(rights, _)| rights);
             // After a restart of this server, files that somebody was writing to: this client may
@@ -93,7 +94,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 (_, true) => has.with(Rights::READ),
                 _ => has,
             }
-        })?;
+        };
+        let mut request = self.shell.decode(peer, op, body, opened, owner)?;
         if let Some(served) = self.current.borrow_mut().as_mut() {
             self.shell.asked(served, &request, is_first);
         }

@@ -1,19 +1,22 @@
 //! Keys: what the holder of a client's key may do, what it may not, and how a key is taken back.
 //! `SECURITY.md` says it in words.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::time::Duration;
 
 use weft_base::{Credentials, DataTime, Handle, ROOT_HANDLE, ServerEntry, ServerId, Status};
 use weft_system_tests::fuzzing::samples::{self, Subject};
 use weft_system_tests::socket::{Peer, read_credential, read_key};
-use weft_system_tests::{FileSystem, Need, available, fails, ok, wait_until, weft};
+use weft_system_tests::{FileSystem, Need, as_user, available, fails, ok, wait_until, weft};
 use weft_wire::ops::{
     CloseRequest, DirTarget, GetKeysRequest, GetMapRequest, LookupRequest, MeetRequest, OpenFile, PingRequest, ReadManyReply, ReadRequest,
     ReclaimRequest, SetAttrRequest, TxDecideRequest, TxId, Written,
 };
 use weft_wire::{Capability, Credential, Frame, KeyId, Op, Rights, Wire};
 
+const EDQUOT: i32 = 122;
 /// Longer than a server takes to follow the list of keys: a second.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -311,6 +314,32 @@ fn a_client_of_some_users_is_not_believed_what_it_has_open() {
     assert_eq!(ok(weft().arg("cat").arg(fs.at("/file"))), content);
 }
 
+/// A file that grows under a limit of bytes is opened again by its client, for nobody else than who
+/// has it open: the key would not allow that. Its mode, by now, is no matter.
+#[test]
+fn a_client_of_some_users_writes_up_to_a_limit_of_bytes() {
+    if !available("a_client_of_some_users_writes_up_to_a_limit_of_bytes", &[Need::Root, Need::Fuse]) {
+        return;
+    }
+    const MAX: u64 = 16 << 20;
+    let fs = FileSystem::mounted(&["--data", "2", "--listen", "tcp"]);
+    fs::set_permissions(fs.mnt(), fs::Permissions::from_mode(0o777)).unwrap();
+    ok(weft().args(["quota", "set", "--user", "1500", "--bytes", "16M"]).arg(fs.state()));
+    add_key(&fs, "people", &["--users", "1000-1999"]);
+    let place = fs.path("people");
+    fs::create_dir(&place).unwrap();
+    let address = format!("weft://{}/weft", addresses(&fs)[0].strip_prefix("tcp:").expect("an address"));
+    ok(weft().args(["mount", &address]).arg(&place).arg("--key-file").arg(fs.path("people.key")));
+    as_user(1500, &[1500], || {
+        let mut file = File::options().append(true).create_new(true).mode(0o444).open(place.join("file")).expect("it is made");
+        let error = std::iter::from_fn(|| Some(file.write_all(&[1; 1 << 20]))).find_map(Result::err).expect("limits end");
+        assert_eq!(error.raw_os_error(), Some(EDQUOT), "{error}");
+        let blocks = file.metadata().unwrap().blocks() * 512;
+        assert!((MAX * 3 / 4..=MAX).contains(&blocks), "{blocks} bytes");
+    });
+    ok(weft().arg("umount").arg(&place));
+}
+
 #[test]
 fn promise_root_is_nobody_for_a_key_that_says_so() {
     if !available("promise_root_is_nobody", &[Need::Root]) {
@@ -318,7 +347,6 @@ fn promise_root_is_nobody_for_a_key_that_says_so() {
     }
     let fs = FileSystem::up(&["--data", "1"]);
     fs::write(fs.path("secret"), "secret").unwrap();
-    use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(fs.path("secret"), fs::Permissions::from_mode(0o600)).unwrap();
     ok(weft().arg("cp").arg(fs.path("secret")).arg(fs.at("/secret")));
     add_key(&fs, "squashed", &["--root-squash"]);

@@ -75,7 +75,7 @@ impl<R: Runtime> Client<R> {
             let ticket = self.inner.opens.begin();
             let rights = if delays { options.rights.with(Rights::DELAY) } else { options.rights };
             // Nobody has ever heard of it, so no close and no restart has overtaken this.
-            let file = self.inner.opens.opened(&ticket, rights, &attr, None)?;
+            let file = self.inner.opens.opened(&ticket, who, rights, &attr, None)?;
             let inode = Arc::clone(file.inode());
             if delays {
                 let content = self.begin_content(&granted, (attr.mtime, now), knowledge.session(dir.server()).0);

@@ -11,7 +11,6 @@ use weft_wire::ops::{Family, Lock, LockKind, LockOutcome, Unlock};
 use super::appending::{AGAIN_NS, Appending};
 use super::delayed::Taken;
 use super::open_inode::OpenInode;
-use super::opens::RENEWAL;
 use crate::flow::Flow;
 use crate::{Client, OpenFile, OpenWith, Result};
 
@@ -87,7 +86,7 @@ impl<R: Runtime> Client<R> {
         if !inode.begin_alone() {
             if inode.may_ask_alone(self.rt().now()) {
                 let how = OpenWith { rights: Rights::WRITE.with(Rights::APPEND), ..OpenWith::default() };
-                let (_, opened) = self.open_in(flow, &RENEWAL, inode.handle, how).await?;
+                let (_, opened) = self.open_in(flow, &inode.renewer(), inode.handle, how).await?;
                 self.close_in(flow, &opened).await?;
             }
             if !inode.begin_alone() {

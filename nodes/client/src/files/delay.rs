@@ -13,7 +13,6 @@ use super::delayed::{Content, Delayed, Taken};
 use super::granted::Granted;
 use super::noted::NotedRights;
 use super::open_inode::{OpenInode, State};
-use super::opens::RENEWAL;
 use super::read::cut_out;
 use super::reports::DelayedReport;
 use super::write::How;
@@ -393,7 +392,7 @@ impl<R: Runtime> Client<R> {
         let ticket = self.inner.opens.begin();
         let (handle, open_sequence, rights) = (inode.handle, ticket.sequence, Rights::WRITE.with(Rights::DELAY));
         inode.opens_again(open_sequence);
-        let request = OpenRequest::of(handle, rights, open_sequence, RENEWAL);
+        let request = OpenRequest::of(handle, rights, open_sequence, inode.renewer());
         match self.call(flow, server, &request).await {
             Ok(reply) => {
                 self.inner.opens.renewed(&ticket, inode, rights, Granted { capability: reply.capability, ceiling: reply.ceiling });

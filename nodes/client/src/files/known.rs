@@ -22,7 +22,6 @@ use weft_wire::Rights;
 use weft_wire::ops::{Judged, LeaseNotice};
 
 use super::open_inode::OpenInode;
-use super::opens::RENEWAL;
 use crate::flow::Flow;
 use crate::knowledge::{Changing, Ended};
 use crate::{Client, DelayWrites, OpenFile, OpenWith, Result};
@@ -44,7 +43,7 @@ impl OpenInode {
         let begins = !is_released.load(Ordering::Relaxed) && is_unwritten.swap(false, Ordering::Relaxed);
         if begins {
             state.writers += 1;
-            if let Some(who) = &mut state.opener {
+            if let Some(who) = &mut state.openers.untold {
                 who.checked_by_kernel = true;
             }
         }
@@ -104,7 +103,7 @@ impl<R: Runtime> Client<R> {
             }
             let (rights, who) = inode.renewal();
             let how = OpenWith { rights, delays, ..OpenWith::default() };
-            let (_, opened) = Box::pin(self.open_in(flow, &who.unwrap_or(RENEWAL), inode.handle, how)).await?;
+            let (_, opened) = Box::pin(self.open_in(flow, &who.unwrap_or_else(|| inode.renewer()), inode.handle, how)).await?;
             Box::pin(self.close_in(flow, &opened)).await?;
         }
         Ok(())

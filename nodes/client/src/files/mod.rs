@@ -25,6 +25,7 @@ mod known;
 mod noted;
 mod open_inode;
 mod open_table;
+mod openers;
 mod opens;
 mod put;
 mod read;

@@ -26,6 +26,7 @@ use super::delayed::Delayed;
 use super::gaps::Gaps;
 use super::granted::Granted;
 use super::noted::NotedRights;
+use super::openers::Openers;
 use super::reports::Report;
 use super::unreported::{Reported, Unreported, View};
 use crate::gate::Gate;
@@ -65,8 +66,7 @@ pub(super) struct State {
     pub(super) writers_ever: u64,
     /// Local opens for locks.
     lockers: u32,
-    /// Who has opened it last without telling the server (`known.rs`).
-    pub(super) opener: Option<Credentials>,
+    pub(super) openers: Openers,
     pub(super) appending: Appending,
     /// An append of a client that is alone is under way.
     pub(super) appends_alone: bool,
@@ -174,7 +174,7 @@ impl OpenInode {
     pub(super) fn opened_known(&self, who: &Credentials) {
         let mut state = self.lock();
         state.readers += 1;
-        state.opener = Some(who.clone());
+        state.openers.untold = Some(who.clone());
     }
 
     /// True if the server does not know of a local open.

@@ -211,7 +211,14 @@ impl OpenTable {
 
     /// The open was granted. `None`: a close or a restart of the server has overtaken it; it must
     /// be done again.
-    pub(super) fn opened(&self, ticket: &OpenTicket<'_>, rights: Rights, attr: &Attr, granted: Option<Granted>) -> Option<Arc<OpenFile>> {
+    pub(super) fn opened(
+        &self,
+        ticket: &OpenTicket<'_>,
+        who: &Credentials,
+        rights: Rights,
+        attr: &Attr,
+        granted: Option<Granted>,
+    ) -> Option<Arc<OpenFile>> {
         let mut state = self.lock();
         let closed = state.closed.get(&attr.handle).is_some_and(|closed| *closed >= ticket.sequence);
         if closed || state.reclaims != ticket.reclaims {
@@ -219,6 +226,7 @@ impl OpenTable {
         }
         let inode = self.inode_in(&mut state, attr);
         inode.opened(ticket.sequence, rights, attr, granted);
+        inode.held_by(who, rights);
         self.may_write.fetch_or(rights.contains(Rights::WRITE), Ordering::Relaxed);
         self.announced(&mut state, &inode);
         let has_overtaken = state.overtakes(ticket, &inode);

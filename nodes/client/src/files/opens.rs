@@ -29,8 +29,14 @@ use crate::{Client, CreateOptions, DelayWrites, OpenFile, OpenWith, Result, SetA
 /// file was removed meanwhile.
 pub(super) const OPEN_TRIES: usize = 16;
 
-/// Renewing a capability is no new access: permissions were checked at the open.
+/// Asks for what a client has open already, if it does not know for whom.
 pub(super) const RENEWAL: Credentials = Credentials { uid: 0, gid: 0, groups: Vec::new(), checked_by_kernel: true };
+
+/// Renewing a capability is no new access: permissions were checked at the open. It is asked for by
+/// who has opened the file, since not every key speaks for every user.
+pub(super) fn renewing(who: &Credentials) -> Credentials {
+    Credentials { checked_by_kernel: true, ..who.clone() }
+}
 
 /// The request that makes a file and does not open it.
 pub(crate) fn file_request(at: DirTarget, name: &Bytes, options: &CreateOptions, who: &Credentials) -> CreateRequest {
@@ -153,7 +159,9 @@ impl<R: Runtime> Client<R> {
         // Whoever tells a server that has restarted what is open here tells of this right, too.
         let rights = if delay_bytes.is_some() { options.rights.with(Rights::DELAY) } else { options.rights };
         let file = match (&state, capability) {
-            (Some(state), Some(capability)) => self.inner.opens.opened(&ticket, rights, &state.attr, Some(Granted { capability, ceiling })),
+            (Some(state), Some(capability)) => {
+                self.inner.opens.opened(&ticket, who, rights, &state.attr, Some(Granted { capability, ceiling }))
+            }
             _ => None,
         };
         let (Some(state), Some(file)) = (state, file) else {
@@ -163,7 +171,7 @@ impl<R: Runtime> Client<R> {
             if delay_bytes.is_some() {
                 self.give_up_delaying(flow, handle, open_sequence).await;
             }
-            let who = if capability.is_some() { &RENEWAL } else { who };
+            let who = &if capability.is_some() { renewing(who) } else { who.clone() };
             let delays = if truncate { options.delays } else { DelayWrites::No };
             let how = OpenWith { rights: options.rights, truncate, judged: None, delays };
             let (attr, file) = Box::pin(self.open_in(flow, who, handle, how)).await?;
@@ -272,11 +280,12 @@ impl<R: Runtime> Client<R> {
             let change = truncate.then(|| self.changing(Touched::Object(handle)));
             let ticket = self.inner.opens.begin();
             let asked = self.asking();
-            let (open_sequence, who, judged) = (ticket.sequence, who.clone(), judged.clone());
+            let (open_sequence, judged) = (ticket.sequence, judged.clone());
             let inline = (!truncate && !rights.contains(Rights::WRITE)).then_some(true);
             let can_delay = (can_delay && !gives_up && !self.is_delayed(handle)).then_some(true);
             let session = can_delay.map_or(0, |_| self.inner.knowledge.session(server).0);
-            let request = OpenRequest { truncate, judged, inline, can_delay, ..OpenRequest::of(handle, rights, open_sequence, who) };
+            let request =
+                OpenRequest { truncate, judged, inline, can_delay, ..OpenRequest::of(handle, rights, open_sequence, who.clone()) };
             let reply = match self.call(flow, server, &request).await {
                 Err(error) if error.status == Status::OthersWrite && rights.contains(Rights::APPEND) => {
                     rights = rights.without(Rights::APPEND);
@@ -295,7 +304,7 @@ impl<R: Runtime> Client<R> {
             let heard = self.rt().now();
             let granted = Granted { capability: reply.capability, ceiling: reply.ceiling };
             let held = if reply.delay.is_some() { rights.with(Rights::DELAY) } else { rights };
-            let Some(file) = self.inner.opens.opened(&ticket, held, &reply.state.attr, Some(granted)) else {
+            let Some(file) = self.inner.opens.opened(&ticket, who, held, &reply.state.attr, Some(granted)) else {
                 if reply.delay.is_some() {
                     gives_up = true;
                     self.give_up_delaying(flow, handle, open_sequence).await;

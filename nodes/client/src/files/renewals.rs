@@ -11,7 +11,7 @@ use weft_wire::ops::{OpenRequest, RoomWanted};
 
 use super::granted::Granted;
 use super::open_inode::OpenInode;
-use super::opens::{OPEN_TRIES, RENEWAL};
+use super::opens::{OPEN_TRIES, RENEWAL, renewing};
 use crate::flow::Flow;
 use crate::{Client, Result};
 
@@ -25,8 +25,18 @@ impl OpenInode {
         state.open_sequence = state.open_sequence.max(sequence);
     }
 
+    /// Its server knows that it is open so for this user.
+    pub(super) fn held_by(&self, who: &Credentials, rights: Rights) {
+        self.lock().openers.told_of(who, rights);
+    }
+
+    /// Who asks for what is open here already ([`renewing`]).
+    pub(super) fn renewer(&self) -> Credentials {
+        self.lock().openers.told().map_or(RENEWAL, renewing)
+    }
+
     /// The rights to be asked for with the next open of what is open here already, and who asks;
-    /// `None`: it is no new access, permissions were checked.
+    /// `None`: it is no new access, [`OpenInode::renewer`] does.
     pub(super) fn renewal(&self) -> (Rights, Option<Credentials>) {
         let state = self.lock();
         // Whether it is alone when it appends, this client asks another time.
@@ -37,7 +47,7 @@ impl OpenInode {
         let missing = needed.without(state.held.rights.with(leaves));
         match missing == Rights::default() {
             true => (needed, None),
-            false => (missing, state.opener.clone()),
+            false => (missing, state.openers.untold.clone()),
         }
     }
 
@@ -161,7 +171,8 @@ impl<R: Runtime> Client<R> {
         if rights == Rights::default() {
             return Err(flow.error(Status::CapabilityExpired));
         }
-        let who = who.unwrap_or(RENEWAL);
+        let is_new = who.is_some();
+        let who = who.unwrap_or_else(|| inode.renewer());
         let server = self.owner(flow, inode.handle).await?;
         let ticket = self.inner.opens.begin();
         let (handle, open_sequence) = (inode.handle, ticket.sequence);
@@ -171,6 +182,9 @@ impl<R: Runtime> Client<R> {
         let (reply, bulk) = self.call_with_bulk(flow, server, &request, Bulk::None).await?;
         let granted = Granted { capability: reply.capability, ceiling: reply.ceiling };
         self.inner.opens.renewed(&ticket, inode, rights, granted);
+        if is_new {
+            inode.held_by(&request.who, rights);
+        }
         Ok(reply.content_bytes.filter(|bytes| u64::from(*bytes) == bulk.len()).map(|_| bulk.to_bytes()))
     }
 }

@@ -43,7 +43,7 @@ impl<R: Runtime> Client<R> {
             })?;
             let (Some(state), Some(capability)) = (reply.state, reply.capability) else { return Err(flow.error(Status::BadMessage)) };
             if let Some(file) =
-                self.inner.opens.opened(&ticket, options.rights, &state.attr, Some(Granted { capability, ceiling: reply.ceiling }))
+                self.inner.opens.opened(&ticket, who, options.rights, &state.attr, Some(Granted { capability, ceiling: reply.ceiling }))
             {
                 drop(ticket);
                 self.after_open(Flow { handle: reply.handle, ..flow }, &file, options.rights, 0).await;
