@@ -17,8 +17,10 @@ const TICK_NS_MAX: u64 = 250 * MILLISECOND;
 const SLICE_CHANGES: usize = 1024;
 /// The pause between slices, in which the server serves, in nanoseconds.
 const SLICE_PAUSE_NS: u64 = MILLISECOND;
-/// The pause after a failed checkpoint, in nanoseconds.
+/// The pause after a failed checkpoint, and before one that may make room, in nanoseconds.
 const CHECKPOINT_RETRY_NS: u64 = 5 * SECOND;
+/// Before one that may make room it is so many times as long as the last one took, at least.
+const ROOM_PAUSES: u64 = 10;
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Starts the flows that live as long as the server.
@@ -70,8 +72,13 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Begins a checkpoint when there is much to replay, or when it makes room on a disk that has
     /// little.
     fn look_after_journal(self: &Rc<Self>) {
+        let is_due = |journal: &Journal<E::Disk>| {
+            let is_long = journal.bytes_since_checkpoint() >= self.config.serving.checkpoint_bytes;
+            let may_gain = || journal.may_gain_room() && self.rt.now() >= self.background.room_next.get();
+            is_long || journal.wants_room() || may_gain()
+        };
         if let Some(journal) = self.engine.journal()
-            && (journal.bytes_since_checkpoint() >= self.config.serving.checkpoint_bytes || journal.wants_room())
+            && is_due(journal)
             && !self.background.checkpointing.replace(true)
         {
             self.rt.spawn(Rc::clone(self).checkpoint_flow(journal.clone()));
@@ -134,7 +141,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     async fn checkpoint_flow(self: Rc<Self>, journal: Journal<E::Disk>) {
-        if let Err(error) = self.write_checkpoint(&journal).await {
+        let began = self.rt.now();
+        let written = self.write_checkpoint(&journal).await;
+        let now = self.rt.now();
+        self.background.room_next.set(now + CHECKPOINT_RETRY_NS.max(now.since(began) * ROOM_PAUSES));
+        if let Err(error) = written {
             // The journal and the older checkpoint still hold everything; a journal that has failed
             // stops the server by itself.
             if error != JournalError::NoSpace && journal.failure().is_some() {

@@ -48,6 +48,8 @@ pub(crate) struct Background {
     /// Files whose data servers are being told of a time that was set, and by how many flows.
     pub(crate) telling: RefCell<FastMap<Handle, u32>>,
     pub(crate) checkpointing: Cell<bool>,
+    /// When a checkpoint may be written that perhaps makes room.
+    pub(crate) room_next: Cell<Nanos>,
     pub(crate) flushing: Cell<bool>,
     /// Requests for changes that are looked after.
     pub(crate) watchers: Cell<u32>,
@@ -108,6 +110,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             settling: Cell::new(false),
             telling: RefCell::default(),
             checkpointing: Cell::new(false),
+            room_next: Cell::default(),
             flushing: Cell::new(false),
             watchers: Cell::new(0),
             ways: Ways::default(),

@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use weft_base::{ROOT_HANDLE, SECOND, ServerId, Status};
 use weft_meta_server::{Durability, Engine};
+use weft_rt::Runtime;
 use weft_wire::Rights;
 use weft_wire::ops::*;
 
@@ -301,4 +302,59 @@ fn a_full_disk_refuses_changes_answers_questions_and_recovers_in(engine: Engine)
     cluster.crash_and_restart(0);
     let names = cluster.block_on(|| async move { client.list(ROOT_HANDLE).await.unwrap() });
     assert_eq!(names.len(), made + 1, "before, after, and all but one in between");
+}
+
+/// Records of removals are small, and what they remove may be large.
+#[test]
+fn what_is_removed_from_a_full_disk_makes_room_soon() {
+    for disk_bytes in [15 << 18, 5 << 20, 8 << 20] {
+        let cluster = Cluster::new(9, 1, |_| {});
+        let client = cluster.caller(1);
+        cluster.sim.set_disk_bytes(cluster.meta[0], disk_bytes);
+        for round in 0..4 {
+            let filler = client.clone();
+            let made = cluster.block_on(|| async move { fill(&filler).await });
+            cluster.crash_and_restart(0);
+            let remover = client.clone();
+            cluster.block_on(|| async move {
+                for number in 0..made * 3 / 4 {
+                    remover.unlink(ROOT_HANDLE, &format!("f{number}")).await.expect("removing goes on");
+                }
+                let rt = remover.caller.rt();
+                rt.sleep_until(rt.now() + 20 * SECOND).await;
+                let again = remover.create(ROOT_HANDLE, "again", Rights::default()).await;
+                assert!(again.is_ok(), "{disk_bytes} bytes, round {round}: {made} fit, and three quarters of it are no room");
+                remover.unlink(ROOT_HANDLE, "again").await.expect("it is removed");
+                for number in made * 3 / 4..made {
+                    remover.unlink(ROOT_HANDLE, &format!("f{number}")).await.expect("removing goes on");
+                }
+            });
+        }
+    }
+}
+
+/// Makes files with large attributes until the disk is full; how many.
+async fn fill(client: &TestClient) -> usize {
+    let mut made = 0;
+    loop {
+        assert!(made < 10_000, "the disk never fills");
+        let handle = match client.create(ROOT_HANDLE, &format!("f{made}"), Rights::default()).await {
+            Ok(reply) => reply.handle,
+            Err(status) => {
+                assert_eq!(status, Status::NoSpace);
+                break made;
+            }
+        };
+        made += 1;
+        let (name, value) = (name("user.large"), vec![7; 1_900].into());
+        let who = weft_base::Credentials::ROOT;
+        let request = SetXattrRequest { handle, name, value, create_only: false, replace_only: false, who };
+        match client.call(ServerId(0), &request).await {
+            Ok(()) => {}
+            Err(status) => {
+                assert_eq!(status, Status::NoSpace);
+                break made;
+            }
+        }
+    }
 }

@@ -85,15 +85,21 @@ impl<D: Disk> Journal<D> {
     /// [`crate::JournalConfig::keeps_checkpoint_room`].
     pub fn wants_room(&self) -> bool {
         let inner = self.inner.borrow();
-        if !inner.config.keeps_checkpoint_room || inner.failed.is_some() || inner.room.free_bytes.is_none() {
+        if !inner.looks_after_room() {
             return false;
         }
         let frees_segments = inner.segments.len() > 1 && inner.lacks_segment_only();
         // The state is not written, or measured, again and again for little.
         let segment_bytes = inner.config.segment_bytes;
         let worth_bytes = (inner.room.state_bytes / 4).clamp(segment_bytes / 64, segment_bytes / 8);
-        let is_short = !inner.room.has_room_beside(segment_bytes / 4);
-        frees_segments || is_short && inner.room.grown_bytes >= worth_bytes
+        frees_segments || inner.is_short() && inner.room.grown_bytes >= worth_bytes
+    }
+
+    /// True if a checkpoint, written now and then, could make room although little was written
+    /// since the last one: what that has removed may have been large.
+    pub fn may_gain_room(&self) -> bool {
+        let inner = self.inner.borrow();
+        inner.looks_after_room() && inner.is_short() && inner.room.grown_bytes > 0
     }
 
     /// Bytes that still fit the segments that there are, for records that must be written although
@@ -316,6 +322,16 @@ impl Inner {
     /// True if the next checkpoint finds room, or none is kept for it.
     pub(crate) fn has_checkpoint_room(&self) -> bool {
         !self.config.keeps_checkpoint_room || self.room.free_bytes.is_some() && self.room.has_room_beside(0)
+    }
+
+    /// True if a checkpoint may be written for the room that it makes.
+    fn looks_after_room(&self) -> bool {
+        self.config.keeps_checkpoint_room && self.failed.is_none() && self.room.free_bytes.is_some()
+    }
+
+    /// True if there is hardly room for more than the next checkpoint.
+    fn is_short(&self) -> bool {
+        !self.room.has_room_beside(self.config.segment_bytes / 4)
     }
 
     /// What the disk has for another segment.
