@@ -183,7 +183,7 @@ fn open(fs: &Fs, makes: bool) -> Result<Option<Handle>> {
     let all = format!("/{TRASH}").into_bytes();
     fs.run(fs.client.trash(&fs.who, makes)).map_err(|fault| match fault {
         TrashFault::All(error) if matches!(error.status, Status::AccessDenied | Status::NotPermitted) => anyhow!(
-            "{0}: there is no trash yet, and only who may make names in the root can make one: weft mkdir -m 1777 {0}",
+            "{0}: there is no trash yet, and only root and the owner of the root can make one: weft mkdir -m 1777 {0}",
             place(&all)
         ),
         TrashFault::All(error) => fs.explain(&all, error),

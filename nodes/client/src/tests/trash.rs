@@ -108,6 +108,8 @@ fn a_trash_that_others_could_have_planted_is_refused() {
 
     // In a root that all may write to.
     chmod(ROOT_HANDLE, 0o1777);
+    assert!(matches!(fault(&alice), TrashFault::All(Error { status: Status::AccessDenied, .. })));
+    assert!(!exists(&world, "/.trash"), "it would be in everybody's way");
     let planted = world.run(client.mkdir(&mallory, ROOT_HANDLE, TRASH.as_bytes(), 0o1777)).unwrap().handle;
     for who in [&alice, &mallory] {
         assert_eq!(fault(who), TrashFault::Planted(20));

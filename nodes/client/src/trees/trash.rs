@@ -74,8 +74,14 @@ impl<R: Runtime> Client<R> {
     /// See [`TrashFault`].
     pub async fn trash(&self, who: &Credentials, makes: bool) -> std::result::Result<Option<Handle>, TrashFault> {
         let root = self.getattr(self.root()).await.map_err(TrashFault::All)?;
-        let all = self.find_or_make(who, root.handle, TRASH, makes.then_some(MODE_OF_ALL)).await.map_err(TrashFault::All)?;
-        let Some(all) = all else { return Ok(None) };
+        // One that anybody else makes, where the root is a directory for all, is no trash.
+        let may_make = who.uid == 0 || who.uid == root.uid;
+        let mode = (makes && may_make).then_some(MODE_OF_ALL);
+        let all = match self.find_or_make(who, root.handle, TRASH, mode).await.map_err(TrashFault::All)? {
+            Some(all) => all,
+            None if makes => return Err(TrashFault::All(Error::local(Status::AccessDenied, "make", root.handle))),
+            None => return Ok(None),
+        };
         let is_shared = all.mode & 0o022 == 0 || all.mode & MODE_STICKY != 0;
         if all.kind != FileKind::Directory || !(all.uid == 0 || all.uid == root.uid) || !is_shared {
             return Err(TrashFault::Planted(all.uid));
