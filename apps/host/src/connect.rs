@@ -221,7 +221,15 @@ impl Fs {
     /// # Errors
     /// As the servers say; the root has no name.
     pub fn parent(&self, path: &[u8]) -> Result<(Handle, bytes::Bytes)> {
-        self.run_at(path, self.client.resolve_parent(&self.who, path))
+        self.run(self.client.resolve_parent(&self.who, path)).map_err(|error| match error.status {
+            // Of a path this is the only thing that is wrong before a server is asked.
+            Status::Invalid if error.server.is_none() => {
+                let shown = crate::output::show_name(path);
+                let words = format!("{}:{shown} ends without a name: give the path of an object by its name", self.name);
+                anyhow::Error::new(error).context(words)
+            }
+            _ => self.explain(path, error),
+        })
     }
 
     /// All entries of a directory, ordered by name.

@@ -95,3 +95,17 @@ fn commands_take_any_name() {
     ok(weft().arg("rm").arg("-r").arg(fs.at("/source")));
     assert_eq!(ok(weft().arg("ls").arg(fs.at("/"))), "");
 }
+
+#[test]
+fn commands_say_that_a_path_ends_without_a_name() {
+    let fs = FileSystem::up(&["--data", "1"]);
+    ok(weft().args(["mkdir", &fs.at("/dir")]));
+    for path in ["/", "/dir/.."] {
+        let at = fs.at(path);
+        for command in [&["mkdir", &at][..], &["mv", &at, &fs.at("/new")], &["rm", "-r", &at], &["create", &at]] {
+            let said = fails(weft().args(command));
+            assert!(said.contains("ends without a name") && !said.contains("invalid"), "{command:?}: {said}");
+        }
+    }
+    assert_eq!(ok(weft().args(["ls", &fs.at("/")])), "dir\n");
+}

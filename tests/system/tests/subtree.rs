@@ -183,6 +183,9 @@ fn promise_a_subtree_is_all_that_its_key_reaches() {
     for path in ["/outside/file", "/../outside/file", "/inside/file"] {
         assert!(fails(&mut with_key(&["cat", &fs.at(path)])).contains("no such file"), "{path}");
     }
+    // A part of the names is not wrong for being one.
+    let said = fails(&mut with_key(&["fsck", &fs.state().display().to_string()]));
+    assert!(said.contains("for a directory only") && !said.contains("leads to nothing"), "{said}");
     // No directory, no key.
     let add = |path: &str| fails(weft().args(["key", "add", "bad", "--subtree", path, "--state"]).arg(fs.state()).current_dir(fs.path("")));
     assert!(add("/outside/file").contains("not a directory") && add("/nowhere").contains("no such file"));

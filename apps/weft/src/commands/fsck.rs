@@ -3,9 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde::Serialize;
-use weft_base::{ServerEntry, ServerRole};
+use weft_base::{ROOT_HANDLE, ServerEntry, ServerRole};
 use weft_client::{DatafileSums, NameFault, NameFaultKind, NameSums, StrayDatafile};
 use weft_host::connect::{Common, Fs};
 use weft_host::output::{Table, print_as, show_name, tell};
@@ -90,6 +90,9 @@ impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
         let given = self.fs.or(self.state).unwrap_or_default();
         let fs = Fs::open(&given, common)?;
+        if fs.key.as_ref().is_some_and(|key| key.root != ROOT_HANDLE) {
+            bail!("this key is for a directory only, and a check looks at everything: use a key for all of {}", fs.name);
+        }
         let mut wrong_names = Vec::new();
         let sums = fs.run(fs.client.check_names(|fault| wrong_names.push(wrong(&fs, fault))));
         let map = fs.client.map();
