@@ -203,11 +203,50 @@ impl Leases {
         touched: impl IntoIterator<Item = Touched<'a>>,
         forgets: bool,
         now: Nanos,
-        mut notify: impl FnMut(ClientId),
+        notify: impl FnMut(ClientId),
     ) -> bool {
+        let Some(done) = self.told_of(by, touched, now, notify) else { return false };
+        for (dir, key) in done {
+            if let Some(directory) = self.directories.get_mut(&dir) {
+                directory.announced.remove(&key);
+            }
+            // All others have forgotten it, and it is not told again soon.
+            if let Key::Object(object) = key
+                && self.changed.get(&object).is_some_and(|heat| heat.rests(now))
+            {
+                let goes_on = !forgets && self.believers.get(&object).is_none_or(|believer| *believer == by);
+                match goes_on {
+                    true => drop(self.believers.insert(object, by)),
+                    false => drop((self.believers.remove(&object), self.members.remove(&object))),
+                }
+            }
+        }
+        true
+    }
+
+    /// Tells the holders of a change that will be made soon, by [`Leases::may_change`], which does
+    /// not wait for them again then. True if they have heard of it.
+    pub fn may_change_soon<'a>(
+        &mut self,
+        by: ClientId,
+        touched: impl IntoIterator<Item = Touched<'a>>,
+        now: Nanos,
+        notify: impl FnMut(ClientId),
+    ) -> bool {
+        self.told_of(by, touched, now, notify).is_some()
+    }
+
+    /// What was announced, if all holders but `by` have heard of it.
+    fn told_of<'a>(
+        &mut self,
+        by: ClientId,
+        touched: impl IntoIterator<Item = Touched<'a>>,
+        now: Nanos,
+        mut notify: impl FnMut(ClientId),
+    ) -> Option<Vec<(Handle, Key)>> {
         if !self.before.is_empty() {
             if now < self.before_ends {
-                return false;
+                return None;
             }
             self.before.clear();
         }
@@ -230,24 +269,7 @@ impl Leases {
                 done.push((dir, key));
             }
         }
-        if is_ready {
-            for (dir, key) in done {
-                if let Some(directory) = self.directories.get_mut(&dir) {
-                    directory.announced.remove(&key);
-                }
-                // All others have forgotten it, and it is not told again soon.
-                if let Key::Object(object) = key
-                    && self.changed.get(&object).is_some_and(|heat| heat.rests(now))
-                {
-                    let goes_on = !forgets && self.believers.get(&object).is_none_or(|believer| *believer == by);
-                    match goes_on {
-                        true => drop(self.believers.insert(object, by)),
-                        false => drop((self.believers.remove(&object), self.members.remove(&object))),
-                    }
-                }
-            }
-        }
-        is_ready
+        is_ready.then_some(done)
     }
 
     /// True if all holders but `by` have heard of the change.

@@ -38,6 +38,22 @@ fn a_change_waits_until_its_holders_have_heard() {
     assert_eq!(leases.notices(A), (2, vec![Notice::Name(DIR, Bytes::from_static(b"y"))]));
 }
 
+/// A directory whose names move: its attributes were told under the lease on the one above.
+#[test]
+fn what_was_told_of_before_is_changed_at_once() {
+    let mut leases = Leases::new(TERM, 7);
+    let session = begun(&mut leases, A, Nanos(0));
+    assert!(leases.grant(A, DIR, Nanos(1)) && leases.tell(DIR, FILE, Nanos(1)));
+    let soon = |leases: &mut Leases, now| leases.may_change_soon(B, [Touched::Names(FILE)], Nanos(now), |_| {});
+    assert!(!soon(&mut leases, 2));
+    assert_eq!(leases.notices(A), (1, vec![Notice::Object(FILE)]));
+    leases.renew(A, 3, session, 1, Nanos(3)).expect("a renewal");
+    assert!(soon(&mut leases, 4) && soon(&mut leases, 5));
+    assert!(!leases.grant(A, DIR, Nanos(5)), "nothing is granted before it is made");
+    assert!(leases.may_change(B, [Touched::Names(FILE), Touched::Object(FILE)], true, Nanos(6), |_| {}));
+    assert!(leases.grant(A, DIR, Nanos(7)));
+}
+
 #[test]
 fn nobody_waits_longer_than_the_term() {
     let mut leases = Leases::new(TERM, 7);

@@ -38,6 +38,17 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         Err(Status::Busy)
     }
 
+    /// Tells others of a change before it is known what it is exactly; it is announced then.
+    ///
+    /// # Errors
+    /// As [`Server::announce`].
+    pub(crate) fn announce_soon(&self, by: ClientId, record: &Record) -> Result<()> {
+        let mut leases = self.clients.holders.leases.borrow_mut();
+        let notify = |client| self.clients.holders.notify(client);
+        let is_heard = leases.is_idle() || leases.may_change_soon(by, touched(record), self.rt.now(), notify);
+        if is_heard { Ok(()) } else { Err(Status::Busy) }
+    }
+
     /// The directory under whose lease the answer to a request may be given, if its client keeps
     /// what it is told.
     pub(crate) fn leasable(&self, client: ClientId, request: &Request) -> Option<Handle> {

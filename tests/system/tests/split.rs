@@ -142,3 +142,28 @@ fn promise_split_directories() {
     fs::remove_dir_all(a.join("top")).unwrap();
     assert_eq!(listed(&a), BTreeSet::new());
 }
+
+/// A mount believes the attributes of a directory under its lease on the one above.
+#[test]
+fn names_of_a_directory_move_though_a_mount_knows_it() {
+    if !available("names_of_a_directory_move_though_a_mount_knows_it", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "2", "--data", "1"]);
+    let top = fs.mnt().join("top");
+    let dirs: Vec<String> = (0..8).map(|number| format!("dir{number}")).collect();
+    for dir in &dirs {
+        fs::create_dir_all(top.join(dir)).unwrap();
+        fs::write(top.join(dir).join("file"), dir).unwrap();
+    }
+    // After a restart it asks for all of them.
+    fs.down();
+    fs.start_mounted(&[]);
+    for entry in fs::read_dir(&top).unwrap() {
+        entry.unwrap().metadata().unwrap();
+    }
+    for dir in &dirs {
+        ok(weft().args(["split", &fs.at(&format!("/top/{dir}")), "2"]));
+        assert_eq!(fs::read_to_string(top.join(dir).join("file")).unwrap(), *dir);
+    }
+}

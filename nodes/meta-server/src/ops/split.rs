@@ -210,7 +210,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Who is told again meanwhile lets the slice fail.
     async fn hear_of_move(&self, dir: Handle, deadline: Nanos) -> Result<()> {
         let record = Record { changes: vec![Change::GiveNames { dir, names: Vec::new() }], open: None };
-        while let Err(status) = self.announce(self.shell.caller.client(), &record) {
+        while let Err(status) = self.announce_soon(self.shell.caller.client(), &record) {
             let again_at = self.rt.now() + HEARD_NS;
             if again_at >= deadline {
                 return Err(status);
