@@ -232,6 +232,20 @@ impl Fs {
         })
     }
 
+    /// Like [`Fs::parent`], for what is no directory or will be none: a slash at the end of its
+    /// path is an error.
+    ///
+    /// # Errors
+    /// As [`Fs::parent`]; a slash at the end.
+    pub fn parent_of_file(&self, path: &[u8]) -> Result<(Handle, bytes::Bytes)> {
+        let found = self.parent(path)?;
+        if path.ends_with(b"/") {
+            let shown = format!("{}:{}", self.name, crate::output::show_name(path));
+            anyhow::bail!("{shown}: not a directory; without the slash at its end it is a name for a file");
+        }
+        Ok(found)
+    }
+
     /// All entries of a directory, ordered by name.
     ///
     /// # Errors

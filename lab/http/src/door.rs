@@ -131,11 +131,14 @@ pub fn answer(door: &Door, ask: &Ask<'_>, route: impl FnOnce(&str, &Query) -> An
 impl Door {
     /// True if a browser may call this machine so. Addresses cannot be rebound, only names can.
     fn knows(&self, host: &str) -> bool {
-        let name = match host.strip_prefix('[') {
-            Some(rest) => rest.split_once(']').map(|(name, _)| name),
-            None => host.split(':').next(),
+        let parts = match host.strip_prefix('[') {
+            Some(rest) => rest.split_once(']'),
+            None => Some(host.split_at(host.find(':').unwrap_or(host.len()))),
         };
-        let Some(name) = name else { return false };
+        let Some((name, port)) = parts else { return false };
+        if !port.is_empty() && !port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok()) {
+            return false;
+        }
         match name.parse::<IpAddr>() {
             Ok(address) => !self.loopback || address.is_loopback(),
             Err(_) => name.eq_ignore_ascii_case("localhost") || (!self.loopback && name.eq_ignore_ascii_case(&self.hostname)),
@@ -178,10 +181,20 @@ mod tests {
         for host in ["localhost", "LocalHost:7070", "127.0.0.1:7070", "127.8.8.8", "[::1]:7070"] {
             assert_eq!(status(&local, Some(host)), 200, "{host}");
         }
-        for host in
-            [None, Some(""), Some("evil.example"), Some("localhost.evil.example:80"), Some("boron:7070"), Some("192.168.1.5"), Some("[::1")]
-        {
-            assert_eq!(status(&local, host), 421, "{host:?}");
+        assert_eq!(status(&local, None), 421);
+        for host in [
+            "",
+            "evil.example",
+            "localhost.evil.example:80",
+            "boron:7070",
+            "192.168.1.5",
+            "[::1",
+            "[::1]evil",
+            "127.0.0.1:7070@evil.example",
+            "localhost:http",
+            "localhost:70700",
+        ] {
+            assert_eq!(status(&local, Some(host)), 421, "{host}");
         }
         let open = door(false, None);
         for (host, expected) in [("192.168.1.5:70", 200), ("boron:70", 200), ("evil.example", 421), ("[fe80::1]:70", 200)] {

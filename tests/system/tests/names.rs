@@ -109,3 +109,22 @@ fn commands_say_that_a_path_ends_without_a_name() {
     }
     assert_eq!(ok(weft().args(["ls", &fs.at("/")])), "dir\n");
 }
+
+#[test]
+fn a_slash_at_the_end_makes_no_file() {
+    let fs = FileSystem::up(&["--data", "1"]);
+    ok(weft().arg("create").arg(fs.at("/file")));
+    ok(weft().arg("mkdir").arg(fs.at("/dir/")));
+    for command in [
+        vec!["create".into(), fs.at("/new/")],
+        vec!["ln".into(), fs.at("/file"), fs.at("/new/")],
+        vec!["ln".into(), "-s".into(), "file".into(), fs.at("/new/")],
+        vec!["mv".into(), fs.at("/file"), fs.at("/new/")],
+        vec!["mv".into(), fs.at("/file/"), fs.at("/new")],
+    ] {
+        assert!(fails(weft().args(&command)).contains("/: not a directory"), "{command:?}");
+    }
+    ok(weft().arg("mv").arg(fs.at("/dir/")).arg(fs.at("/new/")));
+    ok(weft().arg("mv").arg(fs.at("/file")).arg(fs.at("/new/")));
+    assert_eq!(ok(weft().arg("ls").arg(fs.at("/"))) + &ok(weft().arg("ls").arg(fs.at("/new"))), "new\nfile\n");
+}

@@ -36,7 +36,7 @@ impl Args {
         for (system, path) in &places {
             let fs = &systems[*system];
             let options = CreateOptions { mode, exclusive: true, ..self.layout.of_file(fs)? };
-            let (dir, name) = fs.parent(path)?;
+            let (dir, name) = fs.parent_of_file(path)?;
             let (_, file, _) = fs.run_at(path, fs.client.create(&fs.who, dir, &name, &options))?;
             fs.run_at(path, fs.client.close(file))?;
         }

@@ -35,7 +35,7 @@ impl Args {
         // the file system.
         let same_fs = FsPath::split(&self.target).filter(|target| target.fs == OsStr::new(&fs.name));
         let target = same_fs.map_or_else(|| self.target.as_bytes().to_vec(), |target| target.path);
-        let (dir, name) = fs.parent(&path)?;
+        let (dir, name) = fs.parent_of_file(&path)?;
         fs.run_at(&path, fs.client.symlink(&fs.who, dir, &name, &target))?;
         Ok(ExitCode::SUCCESS)
     }
@@ -48,7 +48,7 @@ impl Args {
         let fs = &systems[0];
         let [(_, target), (_, path)] = &places[..] else { unreachable!("two places were opened") };
         let attr = fs.stat(target, false)?;
-        let (dir, name) = fs.parent(path)?;
+        let (dir, name) = fs.parent_of_file(path)?;
         fs.run_at(path, fs.client.link(&fs.who, attr.handle, dir, &name))?;
         Ok(ExitCode::SUCCESS)
     }

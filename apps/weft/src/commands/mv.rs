@@ -38,10 +38,15 @@ impl Args {
             bail!("{}:{} is no directory: several things cannot be moved there", fs.name, show_name(&target));
         }
         for (_, source) in &places {
-            let (from_dir, from_name) = fs.parent(source)?;
+            let is_directory = || fs.stat(source, false).map(|attr| attr.kind == FileKind::Directory);
+            let parent = |path: &[u8]| match path.ends_with(b"/") && is_directory()? {
+                true => fs.parent(path),
+                false => fs.parent_of_file(path),
+            };
+            let (from_dir, from_name) = parent(source)?;
             let (to_dir, to_name): (_, Bytes) = match &into {
                 Some(dir) => (dir.handle, from_name.clone()),
-                None => fs.parent(&target)?,
+                None => parent(&target)?,
             };
             let flags = RenameFlags { no_replace: self.no_clobber, exchange: self.exchange };
             fs.run_at(source, fs.client.rename(&fs.who, from_dir, &from_name, to_dir, &to_name, flags))?;

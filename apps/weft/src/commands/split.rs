@@ -61,13 +61,17 @@ impl Args {
             Err(error) if error.status == Status::NotPermitted => bail!("{shown}: only its owner says where its names are"),
             state => state.map_err(|error| fs.explain(&at.path, error))?,
         };
-        let mut told = state.moved_names;
+        let (mut told, mut told_why) = (state.moved_names, 0);
         while self.servers.is_some() && !self.no_wait && state.goal.is_some() {
             std::thread::sleep(LOOK);
             state = ask(0).map_err(|error| fs.explain(&at.path, error))?;
             if state.moved_names > told && !self.json {
                 told = state.moved_names;
                 tell_plainly(&format!("{told} names have moved"));
+            }
+            if state.why != told_why && state.why != 0 {
+                told_why = state.why;
+                tell_plainly(&format!("{shown}: {}", failed_step(told_why)));
             }
         }
         print_as(self.json, &json(&state), || text(&state))?;
@@ -102,10 +106,14 @@ fn text(state: &SplitReply) -> String {
         let servers: Vec<String> = goal.servers().iter().map(ToString::to_string).collect();
         text += &format!("on their way to {}; {} have moved\n", servers.join(", "), state.moved_names);
         if state.why != 0 {
-            text += &format!("the last step failed: {}; it is tried again\n", Status::from_code(state.why));
+            text += &(failed_step(state.why) + "\n");
         }
     }
     text
+}
+
+fn failed_step(why: u16) -> String {
+    format!("the last step failed: {}; it is tried again", Status::from_code(why))
 }
 
 fn in_words(servers: u16) -> String {
