@@ -5,8 +5,8 @@
 
 SITE is a folder with the Python package (`python3 -m zipfile -e WHEEL SITE`), READERS the compiled
 gateways/capi/examples/readers.c. Each measurement is a new process, and the mount a new one. Each
-turn is A B A B: Python, mount, C, mount; a ratio is that of a pair. Prints files/s as the median
-with the range, and the ratios.
+turn is A B A B A B: Python, mount, Python with views, mount, C, mount; a ratio is that of a pair.
+Prints files/s as the median with the range, and the ratios.
 """
 
 import argparse
@@ -37,7 +37,7 @@ paths, batch, size = sys.stdin.read().split(), int(sys.argv[2]), 0
 fs = weft.FileSystem(sys.argv[1])
 begun = time.perf_counter()
 for at in range(0, len(paths), batch):
-    size += sum(map(len, fs.read_many(paths[at:at + batch])))
+    size += sum(map(len, fs.read_many(paths[at:at + batch], views=sys.argv[3] == "views")))
 print(json.dumps({"files": len(paths), "bytes": size, "seconds": time.perf_counter() - begun}))
 """
 BY_MOUNT = """
@@ -70,6 +70,9 @@ def main():
         assert result["bytes"] == result["files"] * size, result
         return result["files"] / result["seconds"]
 
+    def by_library(kind, given):
+        return call(sys.executable, "-c", BY_LIBRARY, options.state, BATCH, kind, given=given)
+
     def by_mount(given):
         call(options.weft, "mount", options.state, place)
         try:
@@ -84,7 +87,8 @@ def main():
             call(sys.executable, "-c", FILL, options.state, size, count, DIRECTORIES)
             paths = [f"/{size}/{number % DIRECTORIES}/{number}" for number in range(count)]
             ways = {
-                "Python `read_many`": lambda given: call(sys.executable, "-c", BY_LIBRARY, options.state, BATCH, given=given),
+                "Python `read_many`": lambda given: by_library("copies", given),
+                "the same, `views=True`": lambda given: by_library("views", given),
                 "C `weft_read_many`": lambda given: call(options.readers, options.state, BATCH, given=given),
             }
             rates = {name: [] for name in [*ways, "mount"]}

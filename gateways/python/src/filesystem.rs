@@ -16,6 +16,7 @@ use weft_host::door::{self, ProgramFs, ProgramListing};
 use weft_library::OpenOptions;
 use weft_wire::ops::SetTime;
 
+use crate::buffers::view;
 use crate::file::File;
 use crate::os_error;
 
@@ -162,11 +163,12 @@ impl FileSystem {
         self.call(py, |fs| fs.put(path, mode, exclusive, &content))
     }
 
-    /// For each path the bytes of its file, or the error.
-    fn read_many<'py>(&self, py: Python<'py>, paths: Vec<PyBackedBytes>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    /// For each path the bytes of its file, or a view of them, or the error.
+    fn read_many<'py>(&self, py: Python<'py>, paths: Vec<PyBackedBytes>, views: bool) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let paths: Vec<Bytes> = paths.iter().map(|path| Bytes::copy_from_slice(path)).collect();
         let results = self.call(py, |fs| Ok(fs.read_many(&paths)))?;
         let shown = results.into_iter().map(|result| match result {
+            Ok(data) if views => view(py, data),
             Ok(data) => Ok(PyBytes::new(py, &data).into_any()),
             Err(error) => os_error(error).into_pyobject(py).map(|error| error.into_any()).map_err(PyErr::from),
         });

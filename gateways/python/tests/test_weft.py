@@ -236,6 +236,16 @@ class Files(Case):
         self.assertEqual(found[0], contents[3])
         self.assertIsInstance(found[1], FileNotFoundError)
         self.assertIsInstance(found[2], IsADirectoryError)
+        views = self.fs.read_many(paths + [self.at("none")], return_exceptions=True, views=True)
+        self.assertIsInstance(views.pop(), FileNotFoundError)
+        self.assertTrue(all(isinstance(view, memoryview) and view.readonly for view in views))
+        # A view outlives its list, its neighbours and the file.
+        third = views[3][1:]
+        del views
+        self.fs.remove(paths[3])
+        self.assertEqual(third, contents[3][1:])
+        with self.assertRaises(TypeError):
+            third[0] = 0
 
     def test_other_processes(self):
         self.fs.write_bytes(self.at("shared"), b"mine")
@@ -293,6 +303,8 @@ class Torch(Case):
         self.assertEqual(sorted(orders[0]), sorted(contents))
         sized = weft.torch.Dataset(self.fs, paths, decode=lambda file, index: (index, len(file)))
         self.assertEqual(sized[9], (9, len(contents[9])))
+        kinds = weft.torch.Dataset(self.fs, paths, decode=lambda file, index: type(file), views=True)
+        self.assertIs(kinds[9], memoryview)
         early = data.batches(5, prefetch=1)
         next(early)
         early.close()

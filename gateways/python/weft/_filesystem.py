@@ -349,11 +349,13 @@ class FileSystem:
         """Bytes that the data servers can hold, bytes still free, and the number of objects."""
         return self._own().statfs()
 
-    def read_many(self, paths, *, return_exceptions=False):
+    def read_many(self, paths, *, return_exceptions=False, views=False):
         """The bytes of whole files, in the order of their paths: up to 1024 small ones at a time
         cost one message to each metadata server and one to each data server. The first error is
-        raised; with `return_exceptions` errors are in the list, each in place of its file."""
-        files = self._own().read_many([_bytes(path) for path in paths])
+        raised; with `return_exceptions` errors are in the list, each in place of its file. With
+        `views` a file is a read-only `memoryview` of the memory that the answer was received into:
+        nothing is copied. One view keeps the memory of its whole answer, up to 8 MiB."""
+        files = self._own().read_many([_bytes(path) for path in paths], bool(views))
         if not return_exceptions:
             for file in files:
                 if isinstance(file, OSError):

@@ -25,15 +25,17 @@ def shuffled(count, seed, epoch=0):
 
 
 class Dataset:
-    """Files as a sequence. `decode(bytes, index)` makes samples of them, in the worker that reads.
+    """Files as a sequence. `decode(bytes, index)` makes samples of them, in the worker that reads;
+    with `views` it is given a read-only `memoryview` instead, and nothing is copied before.
 
     It can be sent to other processes and used in forked ones: each opens the file system itself.
     """
 
-    def __init__(self, fs, paths, decode=None):
+    def __init__(self, fs, paths, decode=None, *, views=False):
         self.fs = fs if isinstance(fs, FileSystem) else FileSystem(fs)
         self.paths = list(paths)
         self.decode = decode
+        self.views = views
 
     def __len__(self):
         return len(self.paths)
@@ -42,7 +44,7 @@ class Dataset:
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices):
-        files = self.fs.read_many([self.paths[index] for index in indices])
+        files = self.fs.read_many([self.paths[index] for index in indices], views=self.views)
         if self.decode is None:
             return files
         return [self.decode(file, index) for file, index in zip(files, indices)]

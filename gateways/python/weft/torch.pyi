@@ -12,7 +12,9 @@ class Dataset:
         self,
         fs: FileSystem | str | os.PathLike[str],
         paths: Sequence[Any],
-        decode: Callable[[bytes, int], Any] | None = None,
+        decode: Callable[[Any, int], Any] | None = None,
+        *,
+        views: bool = False,
     ) -> None: ...
     def __len__(self) -> int: ...
     def __getitem__(self, index: int) -> Any: ...

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use weft_base::{Attr, Layout, Payload, ServerId, Status, StripeIndex};
 use weft_call::run_window;
 use weft_layout::{Distribution, FileRange, local_bytes, split};
@@ -145,16 +145,17 @@ fn joined(attr: &Attr, mut datafiles: Vec<(u32, Payload)>) -> Payload {
     }
     let whole = [FileRange { offset: 0, bytes: attr.size }];
     let lists = split(&stripes(&attr.layout), &whole).expect("it is shorter than the longest file");
-    let mut file = BytesMut::zeroed(attr.size as usize);
+    let mut stripes: Vec<(u64, Bytes)> = Vec::new();
     for (index, data) in datafiles {
-        let data: Bytes = data.to_bytes();
+        let mut data: Bytes = data.to_bytes();
         let list = lists.iter().find(|list| list.index == StripeIndex(index)).expect("it has bytes of the file");
-        let mut from = 0;
-        for slice in &list.slices {
-            let (to, bytes) = (slice.start as usize, slice.bytes as usize);
-            file[to..to + bytes].copy_from_slice(&data[from..from + bytes]);
-            from += bytes;
-        }
+        stripes.extend(list.slices.iter().map(|slice| (slice.start, data.split_to(slice.bytes as usize))));
     }
-    Payload::Real(file.freeze())
+    stripes.sort_unstable_by_key(|(start, _)| *start);
+    let mut file = Vec::with_capacity(attr.size as usize);
+    for (start, stripe) in stripes {
+        assert_eq!(start, file.len() as u64, "stripes of a file follow each other");
+        file.extend_from_slice(&stripe);
+    }
+    Payload::Real(file.into())
 }
