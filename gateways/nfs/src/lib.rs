@@ -30,6 +30,7 @@ mod rpc;
 mod serve;
 #[cfg(test)]
 mod tests;
+mod timed;
 mod types;
 mod xdr;
 

@@ -10,6 +10,8 @@ use crate::xdr::padding;
 pub const DATA_BYTES_MAX: u32 = 1 << 20;
 /// Most bytes of a record: the largest write, with room for its head and credentials.
 pub const RECORD_BYTES_MAX: usize = DATA_BYTES_MAX as usize + 4096;
+/// Of a record no more memory is touched before its bytes arrive.
+const PIECE_BYTES: usize = 256 << 10;
 /// Most fragments of a record.
 const FRAGMENTS_MAX: usize = 1024;
 /// The mark of a last fragment.
@@ -35,8 +37,12 @@ pub fn read<R: Read>(from: &mut R, begun: impl FnOnce(&mut R)) -> io::Result<Opt
         if bytes > RECORD_BYTES_MAX - record.len() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a record is too long"));
         }
-        if from.by_ref().take(bytes as u64).read_to_end(&mut record)? != bytes {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+        record.reserve_exact(bytes);
+        let end = record.len() + bytes;
+        while record.len() < end {
+            let begin = record.len();
+            record.resize(end.min(begin + PIECE_BYTES), 0);
+            from.read_exact(&mut record[begin..])?;
         }
         if marked & LAST != 0 {
             return Ok(Some(record));

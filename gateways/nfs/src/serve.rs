@@ -1,22 +1,24 @@
-//! Connections and threads. One thread of a connection reads its next call; when it has one,
-//! another thread reads on while it carries the call out and answers. So calls of one client
-//! overlap, and none is handed from thread to thread.
+//! Connections and threads. One thread of a connection reads its next call, carries it out and
+//! answers. Another thread reads on meanwhile if the call takes more than a moment or another one
+//! has come, so calls of one client overlap, and none is handed from thread to thread. A client
+//! that makes one call at a time wakes one thread for it.
 //!
 //! Bounds: connections, threads, the bytes of a record, the time in which a record must be
 //! complete, in which an answer must be taken, and for which a connection may say nothing.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use weft_base::SECOND;
+use rustix::io::ioctl_fionread;
+use weft_base::{MILLISECOND, SECOND};
 use weft_posix::Posix;
 use weft_rt::{Either, ThreadRuntime, race};
 
@@ -25,6 +27,7 @@ use crate::locks::callback;
 use crate::portmap::PORTMAPPER_PORT;
 use crate::records;
 use crate::rpc::RpcAnswer;
+use crate::timed::Timed;
 
 /// Most connections; for one more another one is closed.
 const CONNECTIONS_MAX: usize = 256;
@@ -34,6 +37,9 @@ const LEAVING_MAX: usize = 256;
 const THREADS_MAX: u32 = 16;
 /// Most threads beside the first of each connection.
 const MORE_THREADS_MAX: usize = 64;
+/// Nobody reads on while a call has been carried out for less than that, in nanoseconds, and no
+/// other has come: to wake a thread for it costs as much as many calls.
+const SOON_NS: u64 = MILLISECOND / 5;
 /// A call that has been carried out for so long, in nanoseconds, waits for a server: others of its
 /// connection and its thread are not counted against it.
 const LONG_NS: u64 = SECOND;
@@ -53,6 +59,9 @@ const QUIET_MS: u64 = 1000;
 const BUFFER_BYTES: usize = 64 << 10;
 /// At the end servers get so many nanoseconds to hear what is closed.
 const CLOSE_PATIENCE: u64 = 10 * SECOND;
+
+/// The turn to read of a connection.
+type Reading<'a> = MutexGuard<'a, BufReader<Timed>>;
 
 /// A gateway that serves.
 #[derive(Debug)]
@@ -291,15 +300,23 @@ fn begin_thread<R: ThreadRuntime>(shared: &Arc<Shared<R>>, connection: &Arc<Conn
 }
 
 fn serve<R: ThreadRuntime>(shared: &Arc<Shared<R>>, connection: &Arc<Connection>) {
-    while let Some(record) = connection.next(shared) {
+    let mut kept = None;
+    loop {
+        let mut reading = kept.take().unwrap_or_else(|| connection.begin_to_read());
+        let Some(record) = connection.next(shared, &mut reading) else { return };
         connection.running.fetch_add(1, Ordering::Relaxed);
-        read_on(shared, connection);
         let nfs = &shared.nfs;
-        let (answer, is_replaced) = carry_out(shared, connection, record.into());
-        if let Some(answer) = answer
-            && connection.write(&answer).is_err()
-        {
-            connection.close();
+        let (answer, is_replaced);
+        (answer, is_replaced, kept) = carry_out(shared, connection, record.into(), reading);
+        if let Some(answer) = answer {
+            // It may wait until its client takes it, and the client until what it says is read.
+            if kept.is_some() && answer.bytes() > BUFFER_BYTES {
+                kept = None;
+                read_on(shared, connection);
+            }
+            if connection.write(&answer).is_err() {
+                connection.close();
+            }
         }
         connection.last_ms.store(shared.now_ms(), Ordering::Relaxed);
         connection.running.fetch_sub(1, Ordering::Relaxed);
@@ -324,14 +341,27 @@ fn read_on<R: ThreadRuntime>(shared: &Arc<Shared<R>>, connection: &Arc<Connectio
     }
 }
 
-/// The answer to a record, and whether it took so long that another thread has the place of this
-/// one: or else calls that wait for one server would keep those from being read that do not need
-/// it.
-fn carry_out<R: ThreadRuntime>(shared: &Arc<Shared<R>>, connection: &Arc<Connection>, record: Bytes) -> (Option<RpcAnswer>, bool) {
+/// The answer to a record; whether it took so long that another thread has the place of this one,
+/// or else calls that wait for one server would keep those from being read that do not need it; and
+/// the turn to read, if it came so soon that nobody else has it.
+fn carry_out<'a, R: ThreadRuntime>(
+    shared: &Arc<Shared<R>>,
+    connection: &'a Arc<Connection>,
+    record: Bytes,
+    reading: Reading<'a>,
+) -> (Option<RpcAnswer>, bool, Option<Reading<'a>>) {
     let rt = shared.nfs.posix.rt();
+    let begun = rt.now();
     let mut answer = pin!(shared.nfs.answer(connection.client, record));
-    if let Either::First(answer) = rt.block_on(race(answer.as_mut(), rt.sleep_until(rt.now() + LONG_NS))) {
-        return (answer, false);
+    if !connection.has_more(&reading)
+        && let Either::First(answer) = rt.block_on(race(answer.as_mut(), rt.sleep_until(begun + SOON_NS)))
+    {
+        return (answer, false, Some(reading));
+    }
+    drop(reading);
+    read_on(shared, connection);
+    if let Either::First(answer) = rt.block_on(race(answer.as_mut(), rt.sleep_until(begun + LONG_NS))) {
+        return (answer, false, None);
     }
     let counts = shared.long.fetch_add(1, Ordering::Relaxed) >= LONG_MAX;
     if !counts {
@@ -343,7 +373,7 @@ fn carry_out<R: ThreadRuntime>(shared: &Arc<Shared<R>>, connection: &Arc<Connect
         connection.long.fetch_sub(1, Ordering::Relaxed);
     }
     shared.long.fetch_sub(1, Ordering::Relaxed);
-    (answer, !counts)
+    (answer, !counts, None)
 }
 
 /// A client waits for a lock, and was told so: another thread does the waiting.
@@ -373,16 +403,26 @@ impl Connection {
         (self.client.address.to_canonical(), is_running, self.last_ms.load(Ordering::Relaxed))
     }
 
-    /// The next record; `None` at the end.
-    fn next<R: ThreadRuntime>(&self, shared: &Shared<R>) -> Option<Vec<u8>> {
+    /// The turn to read.
+    fn begin_to_read(&self) -> Reading<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let mut reading = lock(&self.reading);
+        let reading = lock(&self.reading);
         self.waiting.fetch_sub(1, Ordering::Relaxed);
+        reading
+    }
+
+    /// True if another call has come, or its first bytes.
+    fn has_more(&self, reading: &Reading<'_>) -> bool {
+        !reading.buffer().is_empty() || ioctl_fionread(&self.stream).is_ok_and(|bytes| bytes > 0)
+    }
+
+    /// The next record; `None` at the end.
+    fn next<R: ThreadRuntime>(&self, shared: &Shared<R>, reading: &mut Reading<'_>) -> Option<Vec<u8>> {
         if self.is_over.load(Ordering::Relaxed) || shared.ends() {
             return None;
         }
         reading.get_mut().give(IDLE_MAX);
-        let record = records::read(&mut *reading, |begun| {
+        let record = records::read(&mut **reading, |begun| {
             begun.get_mut().give(RECORD_MAX);
             self.last_ms.store(shared.now_ms(), Ordering::Relaxed);
         });
@@ -399,58 +439,6 @@ impl Connection {
     fn write(&self, answer: &RpcAnswer) -> io::Result<()> {
         let _writes = lock(&self.writing);
         records::write(&mut Timed::new(&self.stream, ANSWER_MAX), answer)
-    }
-}
-
-/// A connection with a deadline for everything together. Its own timeouts say how often the clock
-/// is looked at.
-#[derive(Debug)]
-pub(crate) struct Timed<S = TcpStream> {
-    stream: S,
-    deadline: Instant,
-}
-
-impl<S> Timed<S> {
-    pub(crate) fn new(stream: S, time: Duration) -> Timed<S> {
-        Timed { stream, deadline: Instant::now() + time }
-    }
-
-    /// From now on there is so much time.
-    fn give(&mut self, time: Duration) {
-        self.deadline = Instant::now() + time;
-    }
-
-    /// Does it until it succeeds or the time is over.
-    fn try_until<T>(&mut self, mut attempt: impl FnMut(&mut S) -> io::Result<T>) -> io::Result<T> {
-        loop {
-            if Instant::now() >= self.deadline {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            match attempt(&mut self.stream) {
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
-                outcome => return outcome,
-            }
-        }
-    }
-}
-
-impl<S: Read> Read for Timed<S> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.try_until(|stream| stream.read(buffer))
-    }
-}
-
-impl<S: Write> Write for Timed<S> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.try_until(|stream| stream.write(bytes))
-    }
-
-    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.try_until(|stream| stream.write_vectored(slices))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

@@ -210,6 +210,29 @@ fn is_heard(connection: &mut TcpStream) -> bool {
     connection.write_all(&call(7, (100_003, 0), &[])).and_then(|()| answer(connection)).is_ok_and(|(number, _)| number == 7)
 }
 
+/// How often threads of a process have begun to wait.
+fn waits(process: u32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).expect("it lives").flatten();
+    let statuses = threads.filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok());
+    statuses.filter_map(|status| status.split_once("\nvoluntary_ctxt_switches:")?.1.lines().next()?.trim().parse::<u64>().ok()).sum()
+}
+
+#[test]
+fn a_call_at_a_time_wakes_one_thread_for_each() {
+    const CALLS: u64 = 4000;
+    let fs = FileSystem::up(&["--meta", "1", "--data", "1"]);
+    let gateway = Gateway::start(&fs, 0, &["/"]);
+    let mut connection = connect(&gateway);
+    assert!(is_heard(&mut connection));
+    let before = waits(gateway.child.id());
+    for _ in 0..CALLS {
+        assert!(is_heard(&mut connection));
+    }
+    let waits = waits(gateway.child.id()) - before;
+    println!("waits for {CALLS} calls: {waits}");
+    assert!(waits < CALLS * 3 / 2, "{CALLS} calls made the threads of the gateway wait {waits} times");
+}
+
 #[test]
 fn a_silent_server_holds_up_its_own_calls_only_and_makes_each_change_once() {
     let fs = FileSystem::up(&["--meta", "1", "--data", "1"]);

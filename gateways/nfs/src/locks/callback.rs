@@ -16,7 +16,7 @@ use super::{NLM_PROGRAM, NLM_VERSION};
 use crate::portmap;
 use crate::records;
 use crate::rpc::{self, RpcAnswer};
-use crate::serve::Timed;
+use crate::timed::Timed;
 use crate::xdr::{Reader, Writer};
 
 /// GRANTED.
