@@ -136,7 +136,8 @@ impl Door {
             None => Some(host.split_at(host.find(':').unwrap_or(host.len()))),
         };
         let Some((name, port)) = parts else { return false };
-        if !port.is_empty() && !port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok()) {
+        let is_number = |port: &str| port.parse::<u16>().is_ok();
+        if !port.is_empty() && port.strip_prefix(':').is_none_or(|port| !is_number(port)) {
             return false;
         }
         match name.parse::<IpAddr>() {
