@@ -161,7 +161,10 @@ fn plain_commands_round_trip() {
     assert!(fails(&mut weft(["mkdir", &demo.at("/a")])).contains("exists already"));
     ok(&mut weft(["mv", &demo.at("/source/sub/small"), &demo.at("/source/empty"), &demo.at("/a/b")]));
     ok(&mut weft(["mv", &demo.at("/a/b/empty"), &demo.at("/a/nothing")]));
-    assert!(fails(&mut weft(["mv", "-n", &demo.at("/a/nothing"), &demo.at("/a/b/small")])).contains("exists already"));
+    assert!(
+        fails(&mut weft(["mv", "-n", &demo.at("/a/nothing"), &demo.at("/a/b/small")])).contains(":/a/b/small: the name exists already")
+    );
+    assert!(fails(&mut weft(["mv", "--exchange", &demo.at("/a/nothing"), &demo.at("/a/none")])).contains(":/a/none: no such file"));
     ok(&mut weft(["ln", &demo.at("/a/b/small"), &demo.at("/second")]));
     ok(&mut weft(["ln", "-s", "b/small", &demo.at("/a/symlink")]));
     assert_eq!(ok(&mut weft(["cat", &demo.at("/second"), &demo.at("/a/symlink")])), "hello\nhello\n");

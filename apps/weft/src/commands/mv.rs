@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
-use weft_base::FileKind;
+use weft_base::{FileKind, Status};
 use weft_client::RenameFlags;
 use weft_host::connect::{Common, open_all};
 use weft_host::output::show_name;
@@ -49,7 +49,19 @@ impl Args {
                 None => parent(&target)?,
             };
             let flags = RenameFlags { no_replace: self.no_clobber, exchange: self.exchange };
-            fs.run_at(source, fs.client.rename(&fs.who, from_dir, &from_name, to_dir, &to_name, flags))?;
+            let renamed = fs.run(fs.client.rename(&fs.who, from_dir, &from_name, to_dir, &to_name, flags));
+            renamed.map_err(|error| {
+                let is_about_target = match error.status {
+                    Status::Exists | Status::NotEmpty => true,
+                    Status::NotFound if self.exchange => fs.find(source, false).is_ok_and(|found| found.is_some()),
+                    _ => false,
+                };
+                let taken = match &into {
+                    Some(_) => [&target[..], b"/", &from_name].concat(),
+                    None => target.to_vec(),
+                };
+                fs.explain(if is_about_target { &taken } else { source }, error)
+            })?;
         }
         Ok(ExitCode::SUCCESS)
     }
