@@ -165,6 +165,10 @@ fn a_job_in_a_file_system_that_stays() {
     assert!(done.is_success(), "{}", done.words());
     assert!(!at.exists(), "what was made for it is removed");
     assert_eq!(ok(weft().arg("cat").arg(fs.at("/file"))), "kept\n");
+    let mut elsewhere = weft();
+    elsewhere.args(["run", "--fs"]).arg(fs.state().file_name().unwrap()).current_dir(fs.state().parent().unwrap());
+    elsewhere.args(["--", "sh", "-euc", "cd /; echo \"$WEFT_FS\""]);
+    assert_eq!(ok(&mut elsewhere), format!("{}\n", fs.state().display()), "its name is good wherever the command goes");
     fs::create_dir(&at).unwrap();
     let read_only = job(&format!("cat {0}/file; ! touch {0}/x", at.display()), &["-o", "ro"]);
     assert!(read_only.is_success(), "{}", read_only.words());

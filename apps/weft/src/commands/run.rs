@@ -146,7 +146,7 @@ impl Args {
     fn in_scratch(&self, scratch: &mut sweep::Scratch, signals: &JobSignals, common: &Common) -> Result<std::process::ExitStatus> {
         let begun = Instant::now();
         let fs = match (&self.fs.fs, &self.fs.state) {
-            (Some(fs), _) | (_, Some(fs)) => fs.clone(),
+            (Some(fs), _) | (_, Some(fs)) => from_anywhere(fs),
             _ => self.begin_file_system(&scratch.state(), common)?.into_os_string(),
         };
         if self.fs.ephemeral {
@@ -233,8 +233,7 @@ impl Args {
             Said::Failed(why) => return Ok(Err(why)),
         };
         let ties = mount::Ties { device, until: Some(job.id() as i32) };
-        let fs = std::path::absolute(place.fs).ok().filter(|path| path.exists()).map_or(place.fs.to_owned(), PathBuf::into_os_string);
-        let mut mount = mount::start(&fs, place.at, &self.options, common, ties)?;
+        let mut mount = mount::start(place.fs, place.at, &self.options, common, ties)?;
         if let Err(error) = private::go(&stream) {
             end_mount(&mut mount, place.at)?;
             return Err(error).context("the job has gone");
@@ -264,6 +263,12 @@ impl Args {
             tell_plainly(&format!("weft run: {what}"));
         }
     }
+}
+
+/// The name of a file system for a process with another working directory: the command may change
+/// its own, and the mount has that of the root.
+fn from_anywhere(fs: &OsStr) -> OsString {
+    std::path::absolute(fs).ok().filter(|path| path.exists()).map_or(fs.to_owned(), PathBuf::into_os_string)
 }
 
 /// The connection of a job, which may also end or never come.
