@@ -180,6 +180,9 @@ fn a_job_in_a_file_system_that_stays() {
     }
     fs::write(at.join("theirs"), "").unwrap();
     assert!(job("true", &[]).words().contains("not empty"));
+    for option in [["--meta", "2"], ["--data", "2"], ["--capacity", "1M"]] {
+        assert!(job("true", &option).words().contains("cannot be used with"), "{option:?} is of a new file system");
+    }
 }
 
 /// A plain user: `nobody` in a mount namespace whose `/dev/fuse` everybody may open, as most

@@ -61,13 +61,13 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = By::Auto)]
     by: By,
     /// Metadata servers of an ephemeral file system
-    #[arg(long, value_name = "N", requires = "ephemeral", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["fs", "state"], default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     meta: u16,
     /// Data servers of an ephemeral file system
-    #[arg(long, value_name = "N", requires = "ephemeral", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["fs", "state"], default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     data: u16,
     /// Bytes that each data server of an ephemeral file system may use
-    #[arg(long, value_name = "SIZE", requires = "ephemeral")]
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["fs", "state"])]
     capacity: Option<ByteSize>,
     /// Folder for what this command needs and, with --ephemeral, for the data [default: TMPDIR or
     /// /tmp]
