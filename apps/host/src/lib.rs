@@ -19,6 +19,7 @@ pub mod hosts;
 pub mod identity;
 pub mod job;
 pub mod key_lists;
+pub mod listen;
 pub mod mount_list;
 pub mod mounted;
 pub mod mounts;

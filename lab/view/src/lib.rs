@@ -18,7 +18,7 @@ mod site;
 
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl Args {
         }
         let token = if self.no_token { None } else { Some(weft_host::units::hex(&random::<16>()?)) };
         let address = SocketAddr::new(self.listen, self.port);
-        let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+        let listener = weft_host::listen::listen(address)?;
         let address = listener.local_addr().unwrap_or(address);
         let hostname = nix::sys::utsname::uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default();
         let url = url(address, &hostname, token.as_deref());

@@ -1,7 +1,7 @@
 //! Serves `/metrics`: every scrape asks all servers anew, so that what is scraped is true when it
 //! is scraped.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 use weft_host::connect::Fs;
@@ -28,7 +28,7 @@ pub fn scrape(fs: &Fs) -> String {
 /// # Errors
 /// If the address cannot be listened on.
 pub fn serve(fs: Fs, address: SocketAddr) -> Result<()> {
-    let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+    let listener = weft_host::listen::listen(address)?;
     let address = listener.local_addr().unwrap_or(address);
     print(&format!("http://{address}/metrics\n"))?;
     let answer = move |ask: &Ask<'_>| match (ask.method, ask.target.split('?').next()) {

@@ -2,7 +2,6 @@
 //! it looks after it.
 
 use std::ffi::OsString;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -62,7 +61,7 @@ impl Args {
         let signals = StopSignals::block()?;
         weft_recording::block_dump_signal()?;
         process::raise_descriptors();
-        let listener = TcpListener::bind(&listen).with_context(|| format!("cannot listen at {listen}"))?;
+        let listener = weft_host::listen::listen(&listen)?;
         let fs = Fs::open(&fs, common)?;
         let key = fs.key.as_ref();
         if key.is_some_and(|key| key.root != ROOT_HANDLE) {
