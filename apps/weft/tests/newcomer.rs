@@ -38,6 +38,11 @@ fn help_is_a_command_too() {
         assert_eq!(ok(&mut weft(["help", command])), ok(&mut weft([command, "--help"])), "{command}");
     }
     assert_eq!(ok(&mut weft(["help", "trace", "on"])), ok(&mut weft(["trace", "on", "--help"])));
+    for command in ["df", "fsck", "inspect", "ping", "top"] {
+        let help = ok(&mut weft(["help", command]));
+        let usage = help.lines().find(|line| line.starts_with("Usage: ")).unwrap();
+        assert!(usage.contains("|--state <DIR>>"), "one of both must be given: {usage}");
+    }
     assert!(fails(&mut weft(["help", "nonsense"])).contains("nonsense"));
 }
 

@@ -14,7 +14,10 @@ use weft_host::units::human_bytes;
 
 /// Show how full a file system is, without a mount
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  weft df ~/fs\n\nA disk that several data servers lie on is counted once in the total.")]
+#[command(
+    override_usage = "weft df [OPTIONS] <FS[:/PATH]|--state <DIR>>",
+    after_help = "Example:\n  weft df ~/fs\n\nA disk that several data servers lie on is counted once in the total."
+)]
 pub struct Args {
     /// The file system; a path behind it changes nothing
     #[arg(value_name = "FS[:/PATH]", required_unless_present = "state")]

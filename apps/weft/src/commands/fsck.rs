@@ -1,6 +1,6 @@
 //! `weft fsck`: whether names, inodes and datafiles fit each other, while the file system is used.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -8,6 +8,7 @@ use serde::Serialize;
 use weft_base::{ROOT_HANDLE, ServerEntry, ServerRole};
 use weft_client::{DatafileSums, NameFault, NameFaultKind, NameSums, StrayDatafile};
 use weft_host::connect::{Common, Fs};
+use weft_host::named::NamedFs;
 use weft_host::output::{Table, print_as, show_name, tell};
 use weft_host::units::human_bytes;
 
@@ -23,12 +24,8 @@ its file exists. A datafile without a file is what a power cut may leave: nobody
 gives its space back. Nothing else is changed. What seems wrong about names is looked at twice, since others
 may change them meanwhile. It needs a key without limits. The exit code is 1 if anything wrong is left.")]
 pub struct Args {
-    /// The file system
-    #[arg(value_name = "FS", required_unless_present = "state")]
-    fs: Option<OsString>,
-    /// The same, by its state directory
-    #[arg(long, value_name = "DIR", conflicts_with = "fs")]
-    state: Option<OsString>,
+    #[command(flatten)]
+    fs: NamedFs,
     /// Remove datafiles that belong to no file
     #[arg(long)]
     repair: bool,
@@ -88,8 +85,8 @@ struct Stray {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        let given = self.fs.or(self.state).unwrap_or_default();
-        let fs = Fs::open(&given, common)?;
+        let given = self.fs.text();
+        let fs = Fs::open(given, common)?;
         if fs.key.as_ref().is_some_and(|key| key.root != ROOT_HANDLE) {
             bail!("this key is for a directory only, and a check looks at everything: use a key for all of {}", fs.name);
         }
@@ -100,7 +97,7 @@ impl Args {
             map.servers().filter(|entry| entry.id.role() == ServerRole::Data).map(|entry| check_data(&fs, entry, self.repair)).collect();
         let findings = with_inodes(&fs, sums, wrong_names, servers);
         print_as(self.json, &findings, || text(&findings))?;
-        Ok(if findings.tell_faults(&given) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        Ok(if findings.tell_faults(given) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 }
 

@@ -18,6 +18,7 @@ use weft_inspect::{Report, ServerFiles, StoreFile, inspect_file, inspect_server}
 /// table of servers say, and where they are damaged
 #[derive(Debug, clap::Args)]
 #[command(
+    override_usage = "weft inspect [OPTIONS] <PATH...|--state <DIR>>",
     after_help = "Example:\n  weft inspect ~/fs\n  weft inspect ~/fs/servers/meta0/journal.1 --records\n\nNothing is written. The servers need not run; if they do, what they write meanwhile may look incomplete.\nThe exit code is 1 if anything is damaged."
 )]
 pub struct Args {
