@@ -172,11 +172,10 @@ impl<R: Runtime> Client<R> {
     async fn read_message(&self, flow: Flow, inode: &OpenInode, list: &DatafileList) -> Result<Vec<Part>> {
         let StripeIndex(index) = list.index;
         let server = self.data_server(flow, &inode.layout, index).await?;
-        let pieces = pieces_of(list);
         let expected = list.ranges.iter().map(|range| range.bytes).sum();
         let (reply, bulk) = self
             .with_capability(flow, inode, Rights::READ, async |capability| {
-                let request = ReadRequest { handle: inode.handle, index, capability, pieces: pieces.clone() };
+                let request = ReadRequest { handle: inode.handle, index, capability, pieces: pieces_of(list) };
                 self.call_with_bulk(flow, server, &request, weft_rt::Bulk::Expected(expected)).await
             })
             .await?;

@@ -25,6 +25,12 @@ impl OpenInode {
         state.open_sequence = state.open_sequence.max(sequence);
     }
 
+    /// What shows that it is open. What was shown before it was closed shows nobody that it is open
+    /// again: who writes to it would believe that it is alone.
+    fn granted_for_data(&self, right: Rights) -> Option<Granted> {
+        self.granted(right).filter(|_| self.holds_for_data(right))
+    }
+
     /// Its server knows that it is open so for this user.
     pub(super) fn held_by(&self, who: &Credentials, rights: Rights) {
         self.lock().openers.told_of(who, rights);
@@ -84,7 +90,7 @@ impl<R: Runtime> Client<R> {
                 Err(error) if error.status == Status::CapabilityExpired => {
                     let _passage = self.enter(inode).await;
                     if inode.granted(right) == Some(granted) {
-                        self.renew_inside(flow, inode, None).await?;
+                        Box::pin(self.renew_inside(flow, inode, None)).await?;
                     }
                 }
                 outcome => return outcome,
@@ -93,12 +99,17 @@ impl<R: Runtime> Client<R> {
         Err(flow.error(Status::CapabilityExpired))
     }
 
-    /// What shows data servers that the file is open with this right.
+    /// What shows data servers that the file is open with this right. To ask for it is rare.
     async fn granted_or_asked(&self, flow: Flow, inode: &OpenInode, right: Rights) -> Result<Granted> {
+        match inode.granted_for_data(right) {
+            Some(granted) => Ok(granted),
+            None => Box::pin(self.ask_for_granted(flow, inode, right)).await,
+        }
+    }
+
+    async fn ask_for_granted(&self, flow: Flow, inode: &OpenInode, right: Rights) -> Result<Granted> {
         for _ in 0..OPEN_TRIES {
-            // What was shown before the file was closed shows nobody that it is open again: who
-            // writes to it would believe that it is alone.
-            if let Some(granted) = inode.granted(right).filter(|_| inode.holds_for_data(right)) {
+            if let Some(granted) = inode.granted_for_data(right) {
                 return Ok(granted);
             }
             if inode.is_unannounced() {
