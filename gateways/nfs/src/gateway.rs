@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, FileKind, FsId, Handle, MILLISECOND, Nanos, crc32c};
+use weft_base::{Attr, Credentials, FileKind, FsId, Handle, MILLISECOND, Nanos, Status, crc32c};
 use weft_client::{Client, Seen};
 use weft_posix::{Gateway, OpenHow, Options, Posix};
 use weft_rt::Runtime;
@@ -134,7 +134,13 @@ impl<R: Runtime> Nfs<R> {
         for export in exports {
             let path = export.path.clone();
             let attr = client.resolve(&Credentials::ROOT, path.as_bytes(), true).await;
-            let attr = attr.map_err(|error| format!("cannot export {path}: {}", error.explain(client.map())))?;
+            let attr = attr.map_err(|error| match error.status {
+                Status::KeyForbids => format!(
+                    "cannot export {path}: this key is for some users only, and NFS clients say who theirs are: use a key for all users of {}",
+                    client.map().fs_name
+                ),
+                _ => format!("cannot export {path}: {}", error.explain(client.map())),
+            })?;
             if attr.kind != FileKind::Directory {
                 return Err(format!("cannot export {path}: it is no directory"));
             }
