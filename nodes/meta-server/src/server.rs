@@ -263,6 +263,8 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
         let state = self.state.borrow();
         let objects = state.inode_count();
         let (content_bytes, content_free_bytes) = state.content_usage();
+        // What the next checkpoint takes is free to nobody.
+        let kept_bytes = self.engine.journal().map_or(0, |journal| journal.kept_bytes());
         Ok(ServerInfo {
             owns_root: state.peek(ROOT_HANDLE).is_some(),
             state: match self.engine.room() {
@@ -273,7 +275,7 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
             objects,
             used_bytes: objects * BYTES_PER_INODE + state.xattr_bytes() + content_bytes,
             capacity_bytes,
-            free_bytes: free_bytes + content_free_bytes,
+            free_bytes: free_bytes.saturating_sub(kept_bytes) + content_free_bytes,
             device_free_bytes: free_bytes,
             ..self.shell.info(self.engine.stats())
         })

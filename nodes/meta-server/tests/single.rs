@@ -313,7 +313,11 @@ fn what_is_removed_from_a_full_disk_makes_room_soon() {
         cluster.sim.set_disk_bytes(cluster.meta[0], disk_bytes);
         for round in 0..4 {
             let filler = client.clone();
-            let made = cluster.block_on(|| async move { fill(&filler).await });
+            let (made, free_bytes) = cluster.block_on(|| async move {
+                let made = fill(&filler).await;
+                (made, filler.call(ServerId(0), &PingRequest {}).await.expect("an answer").free_bytes)
+            });
+            assert!(free_bytes < disk_bytes / 8, "{free_bytes} of {disk_bytes} bytes seem to be free, and no name fits");
             cluster.crash_and_restart(0);
             let remover = client.clone();
             cluster.block_on(|| async move {

@@ -95,6 +95,12 @@ impl<D: Disk> Journal<D> {
         frees_segments || inner.is_short() && inner.room.grown_bytes >= worth_bytes
     }
 
+    /// Bytes of the disk that are kept for the next checkpoint, so not for records.
+    pub fn kept_bytes(&self) -> u64 {
+        let inner = self.inner.borrow();
+        if inner.config.keeps_checkpoint_room { inner.room.next_bytes() } else { 0 }
+    }
+
     /// True if a checkpoint, written now and then, could make room although little was written
     /// since the last one: what that has removed may have been large.
     pub fn may_gain_room(&self) -> bool {
