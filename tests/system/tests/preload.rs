@@ -193,7 +193,8 @@ if way == 'quick_exit':
         command.arg("preload").arg(fs.state()).args(["--absorb", "--", "python3", "-c", program, way]);
         ok(command.arg(format!("/weft{dir}")));
         let asked = fs.answered_of(&["Create"]) - before;
-        assert!(asked < 20, "{way}: {asked} of 302 files were asked for");
+        // It asks until it hears notices, for which a thread must have run: late on a busy machine.
+        assert!(asked < 100, "{way}: {asked} of 302 files were asked for");
         for (name, text) in [("f0", "0"), ("f299", "299"), ("left", "left open"), ("text", "in a buffer")] {
             assert_eq!(ok(weft().arg("cat").arg(fs.at(&format!("{dir}/{name}")))), text, "{way}: {name}");
         }
