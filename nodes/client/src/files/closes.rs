@@ -149,8 +149,10 @@ impl<R: Runtime> Client<R> {
             if let (Some(change), Ok(())) = (change, &outcome) {
                 change.done(Effect::Object);
             }
+            let was_closed = self.was_closed_before(file.inode(), outcome);
             let is_overtaken = self.inner.opens.end_report(file.inode(), &report, outcome);
-            (index, outcome.map(|()| is_overtaken).map_err(|status| flow.error_at(status, server)))
+            let told = if was_closed { Ok(true) } else { outcome.map(|()| is_overtaken) };
+            (index, told.map_err(|status| flow.error_at(status, server)))
         });
         ended.collect()
     }

@@ -214,6 +214,22 @@ impl OpenInode {
         self.is_delayed.store(false, Ordering::Release);
     }
 
+    /// What became of a close with all that was kept here is known: it was done, if the right to
+    /// delay has ended, and this client hears its server still in the session in which it got that
+    /// (`heard_in`): then nothing else ends it. True if so, and nothing is here any more.
+    pub(super) fn end_doubt(&self, heard_in: Option<u32>) -> bool {
+        let mut state = self.lock();
+        let was_done = state.delayed.content().is_some_and(|content| content.is_in_doubt && heard_in == Some(content.session));
+        if was_done {
+            state.delayed = Delayed::Nothing;
+            // All of it is told, and what has become of it since its server knows.
+            state.lost_writes(0);
+            self.is_inline.store(true, Ordering::Release);
+            self.is_delayed.store(false, Ordering::Release);
+        }
+        was_done
+    }
+
     fn lose(&self, state: &mut State) {
         let at_servers = state.delayed.content().map_or(0, |content| content.tail.end_at_servers);
         state.delayed = Delayed::Nothing;
@@ -343,6 +359,7 @@ impl<R: Runtime> Client<R> {
         let _sending = self.inner.gathered.sends();
         let outcome = match self.may_bring(flow, inode, &leaving).await {
             Ok(true) => self.bring(flow, inode, &leaving).await,
+            Ok(false) if inode.end_doubt(self.heard_in(inode)) => return Ok(()),
             Ok(false) => {
                 inode.lose_delayed();
                 return Err(flow.error_at(Status::WritesLost, inode.handle.server()));
@@ -380,12 +397,23 @@ impl<R: Runtime> Client<R> {
         self.write_messages(flow, inode, lists, &data, how).await
     }
 
+    /// The session in which this client hears the server of a file.
+    fn heard_in(&self, inode: &OpenInode) -> Option<u32> {
+        self.inner.knowledge.is_heard_in(inode.handle.server(), self.rt().now())
+    }
+
+    /// True if this outcome of a close, of a file of which all was kept here, says that an earlier
+    /// one was done. What is open of it now is then to be told without that.
+    pub(super) fn was_closed_before(&self, inode: &OpenInode, outcome: std::result::Result<(), Status>) -> bool {
+        outcome == Err(Status::CapabilityRefused) && inode.end_doubt(self.heard_in(inode))
+    }
+
     /// False if this client, which has not heard its server for a while, or not what became of a
     /// close, has lost the right to delay: what it brought then would come after what others have
     /// written since.
     async fn may_bring(&self, flow: Flow, inode: &OpenInode, leaving: &Leaving) -> Result<bool> {
         let server = self.owner(flow, inode.handle).await?;
-        let is_heard = || self.inner.knowledge.is_heard_in(server, self.rt().now()) == Some(leaving.session);
+        let is_heard = || self.heard_in(inode) == Some(leaving.session);
         if leaving.is_brought || !leaving.is_in_doubt && is_heard() {
             return Ok(true);
         }

@@ -57,6 +57,8 @@ pub(super) struct Content {
     /// A close with all of it has ended without an answer: it may be with its server, so it changes
     /// no more.
     pub(super) is_in_doubt: bool,
+    /// Its server shows that it has it, though no close was answered: others may have changed it.
+    is_taken_in: bool,
     /// A time of it is being set at its server, or was: none that is shown counts as set here.
     sets_time: bool,
     /// The server takes such attributes with the close.
@@ -100,6 +102,7 @@ impl<R: Runtime> Client<R> {
             is_brought: false,
             was_refused: false,
             is_in_doubt: false,
+            is_taken_in: false,
             sets_time: false,
             mtime_epoch: 0,
             made,
@@ -219,8 +222,16 @@ impl Delayed {
         }
     }
 
+    /// The server of the inode says that there is something in the file, or was. True the first
+    /// time if that is because it has taken in what is on its way with a close.
+    pub(super) fn is_taken_in(&mut self) -> bool {
+        let is_closing = matches!(self, Delayed::Closing(_));
+        let may_be = |content: &&mut Content| (is_closing || content.is_in_doubt) && content.tail.whole().is_some();
+        self.content_mut().filter(may_be).is_some_and(|content| !std::mem::replace(&mut content.is_taken_in, true))
+    }
+
     /// The bytes of the file, if they are all with this client only.
     pub(super) fn bytes(&self) -> Option<&[u8]> {
-        self.content().filter(|content| !content.is_brought)?.tail.whole()
+        self.content().filter(|content| !content.is_brought && !content.is_taken_in)?.tail.whole()
     }
 }

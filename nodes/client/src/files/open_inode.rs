@@ -360,6 +360,9 @@ impl OpenInode {
         if attr.truncate_epoch < state.epoch {
             return View::Outdated;
         }
+        if (attr.size > 0 || attr.truncate_epoch > state.epoch) && state.delayed.is_taken_in() && attr.is_inline() {
+            self.is_inline.store(true, Ordering::Release);
+        }
         if attr.truncate_epoch > state.epoch {
             (state.epoch, state.size, state.own_end) = (attr.truncate_epoch, attr.size, 0);
             state.gaps.forget();
@@ -476,7 +479,7 @@ impl State {
         self.unreported = Some(news.merge(self.unreported));
     }
 
-    /// What it has written so counts as never written, but for the bytes before `at_servers`.
+    /// What it has written so counts no more, but for the bytes before `at_servers`.
     pub(super) fn lost_writes(&mut self, at_servers: u64) {
         let left = Unreported { end: at_servers, mtime: DataTime::NONE, epoch: self.epoch, uncertain: true };
         (self.unreported, self.own_end, self.size) = ((at_servers > 0).then_some(left), at_servers, at_servers);

@@ -135,7 +135,9 @@ impl<R: Runtime> Client<R> {
         if let (Some(change), Ok(())) = (change, &outcome) {
             change.done(Effect::Object);
         }
-        let is_overtaken = self.inner.opens.end_report(inode, &report, outcome.as_ref().map(drop).map_err(|error| error.status));
-        outcome.map(|()| is_overtaken)
+        let status = outcome.as_ref().map(drop).map_err(|error| error.status);
+        let was_closed = self.was_closed_before(inode, status);
+        let is_overtaken = self.inner.opens.end_report(inode, &report, status);
+        if was_closed { Ok(true) } else { outcome.map(|()| is_overtaken) }
     }
 }

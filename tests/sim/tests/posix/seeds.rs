@@ -88,3 +88,11 @@ fn who_delays_writes_may_say_so_before_it_has_told_a_restarted_server() {
 fn who_hears_a_notice_does_not_wait_for_a_close_that_waits_for_it() {
     run(23_451);
 }
+
+/// A close with all of a small file was done and its answer lost. Another mount wrote to the file:
+/// who had closed it read its own old bytes at the new size, as if they were still its alone, and
+/// was then told that they were lost. Of [`crate::trees`].
+#[test]
+fn what_was_closed_without_an_answer_is_read_as_others_have_left_it() {
+    crate::trees::run(26_133);
+}
