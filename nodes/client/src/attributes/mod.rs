@@ -187,7 +187,7 @@ impl<R: Runtime> Client<R> {
     fn judge(&self, state: &FileState, asked: Asked, brings: bool) -> Judged {
         let FileState { mut attr, ask_data, .. } = *state;
         if let Some(map) = &state.partitions {
-            self.inner.knowledge.partitions.learn(attr.handle, map);
+            self.inner.knowledge.told_partitions(attr.handle, map);
             if map.is_split(attr.handle) {
                 return Judged::AskPartitions(attr, map.clone());
             }

@@ -198,8 +198,13 @@ impl KnownDirectories {
         if !self.is_on() {
             return;
         }
+        self.lock().often.forget(dir);
+        self.stop_following(dir);
+    }
+
+    /// Its changes are told with versions that do not follow each other.
+    pub fn stop_following(&self, dir: Handle) {
         let mut inner = self.lock();
-        inner.often.forget(dir);
         if let Some(directory) = inner.directories.remove(&dir) {
             inner.names -= directory.names.map_or(0, |names| names.len());
         }

@@ -20,7 +20,7 @@ mod partitions;
 
 use bytes::Bytes;
 use weft_base::{Attr, FileKind, Handle, Nanos, ServerId, WallTime};
-use weft_wire::ops::{CreateReply, DirChange, FileState, LeaseNotice};
+use weft_wire::ops::{CreateReply, DirChange, FileState, LeaseNotice, PartitionMap};
 
 use directories::KnownDirectories;
 use leased::Leased;
@@ -167,6 +167,15 @@ impl Knowledge {
     fn covers(&self, dir: Handle, age: u64, now: Nanos) -> Option<u64> {
         let (since, until) = self.leased.holds(dir, now)?;
         (now.since(since) >= age).then(|| until.since(now))
+    }
+
+    /// A server has told which servers hold the names of a directory.
+    pub fn told_partitions(&self, dir: Handle, map: &PartitionMap) {
+        if map.is_split(dir) {
+            // Each server counts changes by itself: none follows on what one server knew alone.
+            self.directories.stop_following(dir);
+        }
+        self.partitions.learn(dir, map);
     }
 
     /// This client is about to change something. To be called before the request is sent.

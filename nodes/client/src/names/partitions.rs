@@ -91,7 +91,7 @@ impl<R: Runtime> Client<R> {
                         state => state?,
                     };
                     let map = state.partitions.ok_or(flow.error_at(Status::NotDirectory, owner))?;
-                    self.inner.knowledge.partitions.learn(dir, &map);
+                    self.inner.knowledge.told_partitions(dir, &map);
                 }
                 outcome => return outcome,
             }
@@ -120,7 +120,7 @@ impl<R: Runtime> Client<R> {
     /// Keeps the map of a directory of which this was told, if it is split.
     pub(crate) fn learn_partitions(&self, state: &FileState) {
         if let Some(map) = &state.partitions {
-            self.inner.knowledge.partitions.learn(state.attr.handle, map);
+            self.inner.knowledge.told_partitions(state.attr.handle, map);
         }
     }
 
@@ -143,7 +143,7 @@ impl<R: Runtime> Client<R> {
     pub async fn split_directory(&self, who: &Credentials, dir: Handle, servers: u16) -> Result<SplitReply> {
         let flow = self.flow("split", dir);
         let reply = self.call(flow, self.owner(flow, dir).await?, &SplitRequest { dir, servers, who: who.clone() }).await?;
-        self.inner.knowledge.partitions.learn(dir, &reply.map);
+        self.inner.knowledge.told_partitions(dir, &reply.map);
         Ok(reply)
     }
 

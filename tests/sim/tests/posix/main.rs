@@ -37,6 +37,7 @@ mod rewritten;
 mod scattered;
 mod seeds;
 mod space;
+mod spread;
 mod synchronised;
 mod trees;
 mod unpacked;
