@@ -69,6 +69,7 @@ pub struct Mount {
     /// The node on which it is mounted.
     pub node: NodeId,
     above: Above,
+    hears_closes: bool,
 }
 
 /// A file that a program has open.
@@ -107,31 +108,40 @@ impl Mount {
 
     /// The same, and files are made without asking, or never.
     pub fn that_absorbs(absorbs: bool, sim: &Sim, cluster: &Cluster, name: &str, ttl_ns: Option<u64>) -> Mount {
-        let (node, client) = cluster.add_client(name, 60 * SECOND);
-        let above = Above::default();
-        let options = Options {
+        Mount::with(Options { absorbs, ..Mount::options(ttl_ns) }, sim, cluster, name)
+    }
+
+    /// What [`Mount::new`] mounts with.
+    pub fn options(ttl_ns: Option<u64>) -> Options {
+        Options {
             ttl_ns: ttl_ns.unwrap_or(SECOND),
             keeps_leases: ttl_ns.is_none(),
             direct_from_bytes: 1 << 20,
             keeps_locks: true,
             appends_alone: true,
             hears_closes: false,
-            absorbs,
+            absorbs: true,
             sets_atime: false,
             is_dataset: false,
-        };
+        }
+    }
+
+    /// The same with these options.
+    pub fn with(options: Options, sim: &Sim, cluster: &Cluster, name: &str) -> Mount {
+        let (node, client) = cluster.add_client(name, 60 * SECOND);
+        let above = Above::default();
         let posix = Rc::new(Posix::new(client, above.clone(), options));
         let [closer, keeper, sender] = [(); 3].map(|()| posix.clone());
         sim.spawn_on(node, |_| async move { closer.close_in_background().await });
         sim.spawn_on(node, |_| async move { keeper.keep_alive().await });
         sim.spawn_on(node, |_| async move { sender.send_in_background().await });
-        if ttl_ns.is_none() {
+        if options.keeps_leases {
             for server in cluster.map().meta.iter().map(|entry| entry.id) {
                 let listener = posix.clone();
                 sim.spawn_on(node, move |_| async move { listener.hear_notices(server).await });
             }
         }
-        Mount { posix, node, above }
+        Mount { posix, node, above, hears_closes: options.hears_closes }
     }
 
     /// What people were told.
@@ -271,7 +281,8 @@ impl Mount {
     /// # Errors
     /// Those of the layer.
     pub async fn close(&self, open: Open) -> Result<()> {
-        let brought = if open.opened.hears_closes { self.posix.before_close(open.opened.number).await } else { Ok(()) };
+        let hears = self.hears_closes || open.opened.hears_closes;
+        let brought = if hears { self.posix.before_close(open.opened.number).await } else { Ok(()) };
         self.release(open.opened.number).await;
         brought
     }
