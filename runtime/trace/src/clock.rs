@@ -92,7 +92,9 @@ impl TickScale {
                 let (from, to) = (anchors[after - 1], anchors[after]);
                 let rise = i128::from(to.mono_ns - from.mono_ns);
                 let run = i128::from(to.ticks - from.ticks);
-                let nanos = i128::from(from.mono_ns) + (i128::from(ticks) - i128::from(from.ticks)) * rise / run;
+                // Anchors of a file may be anything.
+                let beyond = (i128::from(ticks) - i128::from(from.ticks)).saturating_mul(rise) / run;
+                let nanos = i128::from(from.mono_ns).saturating_add(beyond);
                 nanos.clamp(0, i128::from(u64::MAX)) as u64
             }
         }
@@ -128,5 +130,12 @@ mod tests {
         assert_eq!(scale.nanos(25), 25);
         assert_eq!(TickScale::default().nanos(42), 42);
         assert_eq!(TickScale::new([anchor(100, 1000)]).nanos(142), 1042);
+    }
+
+    #[test]
+    fn anchors_that_no_clock_can_have_give_a_time_all_the_same() {
+        let anchor = |ticks, mono_ns| Anchor { ticks, mono_ns, wall_ns: 0 };
+        let scale = TickScale::new([anchor(u64::MAX - 1, 0), anchor(u64::MAX, u64::MAX)]);
+        assert_eq!((scale.nanos(0), scale.nanos(u64::MAX)), (0, u64::MAX));
     }
 }

@@ -16,6 +16,10 @@ use crate::offsets::{FourTimes, causality_violations, clocks};
 use crate::record::{DURATION_MAX, fine, flags};
 use crate::{TickScale, time_order};
 
+/// No clock shows more: 36 years. A file may say anything; times that are no longer than this can be
+/// added and subtracted.
+const TIME_MAX_NS: u64 = 1 << 60;
+
 /// What is known about a node of a merged trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TracedNode {
@@ -111,7 +115,8 @@ pub fn merge_by(files: Vec<TraceFile>, each: Each<'_>) -> Merged {
         merged.clocks = clocks(&domains, &spans(&merged.events), &requests);
         merged.violations = OnceLock::from(causality_violations(&domains, &merged.clocks, &requests));
         for (node, clock) in merged.clocks.iter().enumerate() {
-            merged.events.shift(node, |ns| clock.common(ns));
+            let most = TIME_MAX_NS as i64;
+            merged.events.shift(node, |ns| clock.common(ns).clamp(-most, most));
         }
     }
     merged.domains = domains;
@@ -123,8 +128,10 @@ fn on_time_line(records: &mut TraceRecords, scale: &TickScale, spare: &mut Vec<B
     let mut briefs = records.take_briefs();
     for brief in &mut briefs {
         let ticks = brief.start as u64;
-        let start_ns = scale.nanos(ticks);
-        brief.dur = scale.nanos(ticks.saturating_add(brief.dur)).saturating_sub(start_ns);
+        let time_ns = |ticks: u64| scale.nanos(ticks).min(TIME_MAX_NS);
+        let start_ns = time_ns(ticks);
+        // A tick is a nanosecond at most, so no sum of durations overflows either.
+        brief.dur = time_ns(ticks.saturating_add(brief.dur)).saturating_sub(start_ns).min(DURATION_MAX);
         brief.start = start_ns as i64;
     }
     time_order::sort(&mut briefs, spare, |unit| records.ring(unit));
@@ -249,6 +256,19 @@ mod tests {
         let given_up = TraceRecord { flags: flags::OPEN, ..call(1, 100, 1_000) };
         let merged = merge(vec![file("meta0", Some(0), "m", &[given_up]), file("meta1", Some(1), "m", &[served(1, 800, 1_600)])]);
         assert_eq!(merged.causality_violations(), 0);
+    }
+
+    #[test]
+    fn times_that_no_clock_shows_are_put_on_the_line_all_the_same() {
+        let late = u64::MAX - 5;
+        let client = [call(1, 0, 3_200), call(2, late, DURATION_MAX), call(3, 1 << 63, 160), call(4, 1 << 62, 16)];
+        let server = [served(1, late, 1_600), served(2, 3, DURATION_MAX), served(3, 7, 160), served(4, late, 16)];
+        for domain in ["m", "another"] {
+            let merged = merge(vec![file("c", None, "m", &client), file("meta0", Some(0), domain, &server)]);
+            let first = merged.events.iter().map(|event| event.start_ns).min().unwrap_or(0);
+            assert!(merged.events.iter().all(|event| (event.end_ns() - first) < 1 << 62), "{domain}: {:?}", merged.clocks);
+            assert!(merged.causality_violations() <= 4);
+        }
     }
 
     #[test]

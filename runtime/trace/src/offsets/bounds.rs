@@ -108,7 +108,8 @@ fn slack(upper: &[(f64, f64)], lower: &[(f64, f64)]) -> f64 {
         most *= 2.0;
     }
     let mut least = most / 2.0;
-    while most - least > 1.0 {
+    // Beyond 2^53 ns neighbouring numbers are further apart than one nanosecond.
+    while most - least > f64::max(1.0, most * 2.0 * f64::EPSILON) {
         let middle = (least + most) / 2.0;
         if is_enough(middle) { most = middle } else { least = middle }
     }

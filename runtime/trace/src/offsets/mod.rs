@@ -127,9 +127,9 @@ pub(crate) fn causality_violations(domains: &[String], clocks: &[NodeClock], req
             return t2 < t1 || t3 > t4;
         }
         let (Some(one), Some(other)) = (clocks[client].error_ns, clocks[server].error_ns) else { return false };
-        let slack = (one + other) as i64;
+        let slack = i64::try_from(one.saturating_add(other)).unwrap_or(i64::MAX);
         let (client, server) = (&clocks[client], &clocks[server]);
-        server.common(t2) + slack < client.common(t1) || server.common(t3) > client.common(t4) + slack
+        server.common(t2).saturating_add(slack) < client.common(t1) || server.common(t3) > client.common(t4).saturating_add(slack)
     };
     requests.iter().filter(violates).count() as u64
 }
