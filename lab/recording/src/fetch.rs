@@ -40,10 +40,12 @@ pub struct Source<'a> {
     pub name: &'a str,
     /// What it said of its recording.
     pub reply: &'a TraceReply,
+    /// So many files of its list come before those of `reply`.
+    pub files_before: usize,
 }
 
 impl Source<'_> {
-    /// The file with this number in the server's list, on this machine: where it is, if that is
+    /// The file with this number in the reply, on this machine: where it is, if that is
     /// enough and this is the machine, else in `folder`, which is made if it is missing. A copy
     /// that is there already is not fetched again.
     ///
@@ -71,7 +73,7 @@ impl Source<'_> {
             return Err(error.context(format!("cannot copy {there} of {} to {}", self.name, path.display())));
         }
         if want == Want::Moved {
-            self.ask(&TraceReadRequest { file: number as u32, offset: 0, remove: true })?;
+            self.ask(&TraceReadRequest { file: self.in_list(number), offset: 0, remove: true })?;
         }
         Ok(path)
     }
@@ -94,11 +96,16 @@ impl Source<'_> {
     }
 
     fn read(&self, number: usize, offset: u64) -> Result<TraceReadReply> {
-        let reply = self.ask(&TraceReadRequest { file: number as u32, offset, remove: false })?;
+        let reply = self.ask(&TraceReadRequest { file: self.in_list(number), offset, remove: false })?;
         if reply.path != self.reply.files[number] {
             bail!("{} has begun another recording meanwhile", self.name);
         }
         Ok(reply)
+    }
+
+    /// The number by which the server knows a file of the reply.
+    fn in_list(&self, number: usize) -> u32 {
+        (self.files_before + number) as u32
     }
 
     fn ask(&self, request: &TraceReadRequest) -> Result<TraceReadReply> {

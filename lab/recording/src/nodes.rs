@@ -52,6 +52,8 @@ pub struct Answer {
     pub reply: Result<TraceReply>,
     /// It cannot be reached, or has let the question wait.
     is_silent: bool,
+    /// So many files of its list come before those of `reply`.
+    files_before: usize,
     place: Place,
 }
 
@@ -104,7 +106,7 @@ impl Traced {
         nodes.sort_by_key(|(_, place)| matches!(place, Place::Client(_)) != is_end);
         let ask = |(name, place): &(String, Place)| {
             let (reply, is_silent) = self.ask_one(place, &request(place));
-            Answer { name: name.clone(), reply, is_silent, place: place.clone() }
+            Answer { name: name.clone(), reply, is_silent, files_before: 0, place: place.clone() }
         };
         let mut answers: Vec<Answer> = nodes.into_iter().map(ask).collect();
         answers.sort_by(|a, b| a.name.cmp(&b.name));
@@ -201,7 +203,10 @@ impl Traced {
         })?;
         for (answer, asked) in answers.iter_mut().zip(asked) {
             match (&mut answer.reply, asked.reply) {
-                (Ok(reply), Ok(asked)) if asked.problem.is_empty() => drop(reply.files.drain(..asked.files.len().min(reply.files.len()))),
+                (Ok(reply), Ok(asked)) if asked.problem.is_empty() => {
+                    answer.files_before = asked.files.len().min(reply.files.len());
+                    reply.files.drain(..answer.files_before);
+                }
                 (_, asked) => answer.reply = asked,
             }
         }
@@ -221,11 +226,13 @@ impl Traced {
         };
         let folder = chosen.unwrap_or_else(|| self.usual_folder());
         let mut problems = Vec::new();
-        for Answer { name, reply, place, .. } in answers {
+        for Answer { name, reply, files_before, place, .. } in answers {
             let Ok(reply) = reply else { continue };
             for number in 0..reply.files.len() {
                 let here = match place {
-                    Place::Server(server) => Source { fs: &self.fs, server: *server, name, reply }.local_copy(number, &folder, want),
+                    Place::Server(server) => {
+                        Source { fs: &self.fs, server: *server, name, reply, files_before: *files_before }.local_copy(number, &folder, want)
+                    }
                     Place::Client(_) => in_sight(&reply.files[number]).and_then(|path| match into {
                         Some(folder) => copy_here(&path, folder, &format!("{}-{}", in_file_name(name), reply.process)),
                         None => Ok(path),
@@ -362,7 +369,13 @@ mod tests {
 
     #[test]
     fn what_went_wrong_is_said_with_the_name() {
-        let row = |name: &str, reply| Answer { name: name.into(), reply, is_silent: false, place: Place::Client(PathBuf::new()) };
+        let row = |name: &str, reply| Answer {
+            name: name.into(),
+            reply,
+            is_silent: false,
+            files_before: 0,
+            place: Place::Client(PathBuf::new()),
+        };
         let refused = TraceReply { problem: "no".into(), ..TraceReply::default() };
         let answers = [row("meta0", Ok(TraceReply::default())), row("data0", Err(anyhow!("no answer"))), row("data1", Ok(refused))];
         assert_eq!(problems(&answers), ["data0: no answer", "data1: no"]);

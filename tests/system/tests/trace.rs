@@ -209,6 +209,22 @@ fn masks_and_names_choose_what_is_recorded_and_nonsense_is_refused() {
 }
 
 #[test]
+fn every_dump_of_a_flight_recorder_is_brought() {
+    let fs = FileSystem::up(&["--meta", "1", "--data", "1"]);
+    trace(&fs, &["on", "--mode", "flight"]);
+    for number in 0..3 {
+        let folder = fs.path(&format!("dump{number}"));
+        let report = trace(&fs, &["dump", "--into", folder.to_str().expect("a path of this test")]);
+        for name in ["meta0", "data0"] {
+            let files = node(&report, name)["files"].as_array().expect("a list").clone();
+            assert!(files.len() == 1 && Path::new(files[0].as_str().expect("a path")).starts_with(&folder), "{report}");
+        }
+    }
+    trace(&fs, &["off"]);
+    fs.down();
+}
+
+#[test]
 fn a_flight_recorder_is_written_after_an_error_a_slow_operation_and_a_signal() {
     if !available("a_flight_recorder_is_written", &[Need::Fuse]) {
         return;
