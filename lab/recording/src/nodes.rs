@@ -166,11 +166,16 @@ impl Traced {
         Ok(self.ask(request))
     }
 
-    /// Ends the recordings and waits until their files are complete.
+    /// Ends the recordings and waits until their files are complete. Who recorded nothing has none
+    /// in the answers: what it names is of an earlier recording. Where nobody recorded all name
+    /// those.
     ///
     /// # Errors
     /// That takes too long.
     pub fn end(&self) -> Result<Vec<Answer>> {
+        let before = self.ask(&TraceRequest::new(TraceAction::Status));
+        let mode = |answer: &Answer| answer.reply.as_ref().ok().map(|reply| reply.mode);
+        let is_recorded = before.iter().any(|answer| mode(answer).is_some_and(|mode| mode != TraceMode::Off));
         let asked = self.ask(&TraceRequest::new(TraceAction::Off));
         let mut answers = Vec::new();
         let all_there = wait_until(WRITE_PATIENCE, || {
@@ -179,6 +184,10 @@ impl Traced {
         })?;
         if !all_there {
             bail!("the files are not complete after {} s; `weft trace status` shows how it goes on", WRITE_PATIENCE.as_secs());
+        }
+        let idle = before.iter().map(|answer| is_recorded && mode(answer) == Some(TraceMode::Off));
+        for (answer, _) in answers.iter_mut().zip(idle).filter(|(_, is_idle)| *is_idle) {
+            answer.reply.iter_mut().for_each(|reply| reply.files.clear());
         }
         // Once may be by chance.
         answers.iter_mut().zip(asked).for_each(|(answer, asked)| answer.is_silent &= asked.is_silent);
