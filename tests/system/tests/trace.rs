@@ -204,6 +204,10 @@ fn masks_and_names_choose_what_is_recorded_and_nonsense_is_refused() {
 
     let words = fails(weft().args(["trace", "on"]).arg(fs.state()).args(["--mask", "meta.craete"]));
     assert!(words.contains("meta.craete"), "{words}");
+    for nothing in ["", "-meta.*"] {
+        let words = fails(weft().args(["trace", "on"]).arg(fs.state()).args(["--mask", nothing]));
+        assert!(words.contains("no event to record"), "{words}");
+    }
     let words = fails(weft().args(["trace", "status"]).arg(fs.state()).args(["--nodes", "meta7"]));
     assert!(words.contains("meta7"), "{words}");
     let words = fails(weft().args(["trace", "dump"]).arg(fs.state()));

@@ -138,7 +138,10 @@ impl Args {
 
 impl On {
     fn run(self, common: &Common) -> Result<ExitCode> {
-        Mask::parse(&self.mask, &EventTable::builtin()).map_err(|problem| anyhow::anyhow!("--mask: {problem}"))?;
+        let mask = Mask::parse(&self.mask, &EventTable::builtin()).map_err(|problem| anyhow::anyhow!("--mask: {problem}"))?;
+        if mask == Mask::NONE {
+            bail!("--mask {:?} leaves no event to record; all but some are '*,-meta.*'", self.mask);
+        }
         if self.slower_than.is_some() && !matches!(self.mode, Mode::Flight) {
             bail!("--slower-than is for --mode flight");
         }
