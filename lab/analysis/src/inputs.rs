@@ -128,6 +128,9 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Content)>> {
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
         files.extend(found);
     }
+    // What is named twice was recorded once.
+    let mut seen = BTreeSet::new();
+    files.retain(|(path, _)| seen.insert(path.canonicalize().unwrap_or_else(|_| path.clone())));
     Ok(files)
 }
 
@@ -225,6 +228,17 @@ mod tests {
         let shape: Vec<(&str, usize)> = runs.iter().map(|run| (run.name.as_str(), run.paths.len())).collect();
         assert_eq!(shape, [("real", 2), ("model", 1), ("a", 1)]);
         assert!(inputs(&[at("missing")]).unwrap_err().to_string().contains("cannot open"));
+    }
+
+    #[test]
+    fn a_file_that_is_named_twice_is_read_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let trace = dir.path().join("one.trace");
+        fs::write(&trace, b"WEFTTRC\n").unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        let found = files(&[dir.path().to_path_buf(), trace.clone(), link]).unwrap();
+        assert_eq!(found, [(trace, Content::Trace)]);
     }
 
     #[test]
