@@ -75,6 +75,24 @@ fn every_format_is_written_and_a_selection_is_smaller() {
 }
 
 #[test]
+fn a_trace_is_never_written_over() {
+    let dir = sample(200);
+    let entries = fs::read_dir(dir.path()).unwrap().flatten().map(|entry| entry.path());
+    let trace = entries.filter(|path| path.is_file()).min().unwrap();
+    let before = fs::read(&trace).unwrap();
+    let refused = |words: &[&str], said: &str| {
+        let output = weft().args(words).arg(dir.path()).output().unwrap();
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && words.contains(said), "{words}");
+    };
+    let over = trace.to_str().unwrap();
+    refused(&["export", "--format", "csv", "-o", over], "is a trace");
+    refused(&["plot", "timeline", "-o", over], "is a trace");
+    refused(&["explain", "--svg", over], "is a trace");
+    assert_eq!(fs::read(&trace).unwrap(), before);
+}
+
+#[test]
 fn parquet_is_read_by_arrow_as_csv_is() {
     let probe = Command::new("python3").args(["-c", "import pyarrow.parquet"]).stderr(Stdio::null()).status();
     if !probe.is_ok_and(|status| status.success()) {

@@ -134,6 +134,24 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Content)>> {
     Ok(files)
 }
 
+/// What a command writes must not take the place of what it reads, nor of a trace, which nobody can
+/// record again.
+///
+/// # Errors
+/// `output` is one of the inputs, or a trace.
+pub fn refuse_to_overwrite(output: &Path, inputs: &[PathBuf]) -> Result<()> {
+    if !output.is_file() {
+        return Ok(());
+    }
+    let there = output.canonicalize().ok();
+    let is_read = there.is_some() && inputs.iter().any(|input| named(input).1.canonicalize().ok() == there);
+    if is_read || content(output) == Content::Trace {
+        let what = if is_read { "is read here" } else { "is a trace" };
+        bail!("cannot write {}: it {what}; name another file", output.display());
+    }
+    Ok(())
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Directory,
@@ -239,6 +257,20 @@ mod tests {
         std::os::unix::fs::symlink(dir.path(), &link).unwrap();
         let found = files(&[dir.path().to_path_buf(), trace.clone(), link]).unwrap();
         assert_eq!(found, [(trace, Content::Trace)]);
+    }
+
+    #[test]
+    fn neither_a_trace_nor_what_is_read_is_written_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("one.trace"), b"WEFTTRC\n").unwrap();
+        fs::write(at("result.json"), "[]").unwrap();
+        fs::write(at("old.svg"), "<svg/>").unwrap();
+        let says = |output: &str, inputs: &[PathBuf]| refuse_to_overwrite(&at(output), inputs).err().map(|error| error.to_string());
+        assert!(says("one.trace", &[]).is_some_and(|said| said.contains("is a trace")));
+        let named = PathBuf::from(format!("before={}", at("./result.json").display()));
+        assert!(says("result.json", &[named]).is_some_and(|said| said.contains("is read here")));
+        assert_eq!((says("old.svg", &[at("result.json")]), says("new.svg", &[at("one.trace")])), (None, None));
     }
 
     #[test]

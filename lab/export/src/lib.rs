@@ -28,6 +28,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use weft_analysis::inputs;
 use weft_host::output::print;
 
 use source::{Selection, Source};
@@ -89,6 +90,7 @@ impl Args {
     /// # Errors
     /// If no trace can be read, or the file cannot be written.
     pub fn run(self) -> Result<ExitCode> {
+        inputs::refuse_to_overwrite(&self.output, &self.traces)?;
         let selection = Selection { from_s: self.from, to_s: self.to, events: self.events.clone() };
         let source = Source::load(&self.traces, &selection)?;
         source.warnings().iter().for_each(|warning| weft_host::output::tell(warning));

@@ -66,6 +66,7 @@ impl Args {
             Some("md") => true,
             _ => bail!("the name of the report must end in .html or .md"),
         };
+        inputs::refuse_to_overwrite(&self.output, &self.paths)?;
         let (mut runs, mut refused) = (Vec::new(), Vec::new());
         for input in inputs::inputs(&self.paths)? {
             match Run::load(&input, |_, _| {}) {

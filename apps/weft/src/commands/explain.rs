@@ -168,6 +168,7 @@ impl Args {
         let mut report = Report { explanation, twin, slowest: analysis.slowest(self.slowest), nodes: nodes(&merged) };
         report.explanation.missing.extend(noted.problems);
         if let Some(svg) = &self.svg {
+            inputs::refuse_to_overwrite(svg, &self.traces)?;
             let explained = format!("{} operations, {:.1} % covered", report.explanation.operations, report.explanation.covered * 100.0);
             let picture = views::where_time_goes(Frame::new("Where the time goes", &explained), &report.explanation).svg();
             std::fs::write(svg, picture).with_context(|| format!("cannot write {}", svg.display()))?;

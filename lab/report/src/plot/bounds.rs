@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use weft_analysis::by_hand::{BoundRow, KINDS, by_hand};
-use weft_analysis::inputs::{Input, inputs};
+use weft_analysis::inputs::{Input, inputs, refuse_to_overwrite};
 use weft_analysis::limits;
 use weft_analysis::results::Ceiling;
 use weft_analysis::run::Run;
@@ -71,6 +71,7 @@ impl Args {
             bail!("no fact about the machine is known: give the file of `weft bench ceiling --json`, --hardware 2006, or --fact");
         }
         if let Some(output) = &self.output {
+            refuse_to_overwrite(output, &self.inputs)?;
             let most = u64::from(self.clients.iter().copied().max().unwrap_or(1));
             let pictures = ["create", "large", "small", "many"].map(|which| limits::chart(&run, &facts, which, most, 960));
             let pictures: Vec<String> = pictures.iter().filter(|chart| !chart.lines.is_empty()).map(weft_charts::Lines::svg).collect();

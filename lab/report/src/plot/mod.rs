@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use weft_analysis::inputs::refuse_to_overwrite;
 
 pub use picture::{Number, Picture, write};
 pub use sweep::{Wanted, file_name, pictures};
@@ -128,6 +129,7 @@ impl Common {
     }
 
     fn write(&self, picture: &str) -> Result<()> {
+        refuse_to_overwrite(&self.output, &self.inputs)?;
         std::fs::write(&self.output, picture).with_context(|| format!("cannot write {}", self.output.display()))
     }
 }

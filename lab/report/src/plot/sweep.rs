@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use weft_analysis::inputs::refuse_to_overwrite;
 use weft_analysis::limits::{CLUSTER_2006, Facts};
 use weft_analysis::results::Results;
 use weft_charts::{Axis, Bar, BarSeries, Frame, GroupedBars, Line, Lines, Style, Unit, categorical, stacked};
@@ -115,6 +116,7 @@ impl Args {
             }
         }
         let Some(output) = &self.output else { return Ok(()) };
+        refuse_to_overwrite(output, &self.inputs)?;
         let title = self.title.as_deref().unwrap_or("A sweep");
         let pictures: Vec<String> = all.iter().map(Picture::svg).collect();
         std::fs::write(output, stacked(title, &pictures)).with_context(|| format!("cannot write {}", output.display()))
