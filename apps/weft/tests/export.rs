@@ -75,7 +75,7 @@ fn every_format_is_written_and_a_selection_is_smaller() {
 }
 
 #[test]
-fn a_trace_is_never_written_over() {
+fn a_trace_is_never_written_over_and_options_that_would_do_nothing_are_refused() {
     let dir = sample(200);
     let entries = fs::read_dir(dir.path()).unwrap().flatten().map(|entry| entry.path());
     let trace = entries.filter(|path| path.is_file()).min().unwrap();
@@ -90,6 +90,8 @@ fn a_trace_is_never_written_over() {
     refused(&["plot", "timeline", "-o", over], "is a trace");
     refused(&["explain", "--svg", over], "is a trace");
     assert_eq!(fs::read(&trace).unwrap(), before);
+    refused(&["explain", "--seconds", "5"], "for a running file system");
+    refused(&["explain", "--keep", "kept"], "for a running file system");
 }
 
 #[test]

@@ -49,9 +49,9 @@ pub struct Args {
     /// A running file system, or trace files and folders with them
     #[arg(required = true, value_name = "FS|TRACES")]
     traces: Vec<PathBuf>,
-    /// How long a running file system is recorded
-    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = seconds(0.01, 3600.0))]
-    seconds: f64,
+    /// How long a running file system is recorded [default: 3]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds(0.01, 3600.0))]
+    seconds: Option<f64>,
     /// Keep the files of that in this folder
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
@@ -63,7 +63,7 @@ pub struct Args {
     slowest: usize,
     /// Each of the traces is a run of its own: a table of stages for each kind of operation, a
     /// column for each run
-    #[arg(long, conflicts_with_all = ["keep", "slowest", "svg", "machine"])]
+    #[arg(long, conflicts_with_all = ["keep", "seconds", "slowest", "svg", "machine"])]
     side_by_side: bool,
     /// Places to name for each kind of operation
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
@@ -76,6 +76,9 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
+
+/// How long a running file system is recorded.
+const SECONDS: f64 = 3.0;
 
 /// What the numbers below are about.
 fn measured(all: &Explanation) -> String {
@@ -135,8 +138,11 @@ impl Args {
                 let folder = recorded.insert(tempfile::tempdir().context("cannot make a folder for traces")?);
                 let path = self.keep.as_deref().unwrap_or(folder.path());
                 refuse_a_second_recording(path)?;
-                noted = record(fs.as_os_str(), "*", common, self.seconds, path, self.keep.is_some())?;
+                noted = record(fs.as_os_str(), "*", common, self.seconds.unwrap_or(SECONDS), path, self.keep.is_some())?;
                 files(&[path.to_path_buf()])?
+            }
+            _ if self.keep.is_some() || self.seconds.is_some() => {
+                bail!("--seconds and --keep are for a running file system, and {} is none", self.traces[0].display())
             }
             traces => files(traces)?,
         };
