@@ -266,6 +266,17 @@ mod tests {
     }
 
     #[test]
+    fn numbers_that_nobody_counts_to_are_no_reason_to_stop() {
+        let (mut writer, mut bytes) = FileWriter::begin(&header());
+        let lost = TraceRecord::new(9, event::TRACE_LOST, Body::Lost { count: u64::MAX, total: 10 });
+        let records = vec![span(1).to_words(), lost.to_words(), lost.to_words(), span(2).to_words()];
+        writer.batch(&Batch { ring: 0, first: 0, records }, &mut bytes);
+        writer.end(&mut bytes);
+        let file = TraceFile::read(&bytes).expect("sound");
+        assert!(file.records.iter().count() == 4 && file.lost() > 1 << 40, "{:?}", file.problems);
+    }
+
+    #[test]
     fn names_have_nothing_that_a_terminal_obeys() {
         let written = FileHeader { node: "\u{1b}[31mmeta0\n".into(), ..header() };
         let read = TraceFile::read(&FileWriter::begin(&written).1).expect("the header is sound").header;

@@ -339,7 +339,7 @@ impl Reader {
                 Some(EventKind::Lost) => {
                     // It was made when the ring was fetched and has no number of its own.
                     let words = self.records.words(unit);
-                    let (count, is_overwritten) = (words[3], words[2] >> 56 == 1);
+                    let (count, is_overwritten) = (words[3].min(LOST_MAX), words[2] >> 56 == 1);
                     ring.lost += count;
                     ring.overwritten += if is_overwritten { count } else { 0 };
                     continue;
@@ -350,12 +350,15 @@ impl Reader {
                 }
                 Some(_) => {}
             }
-            number += 1;
+            number = number.saturating_add(1);
         }
         ring.next = ring.next.max(number);
         Ok(())
     }
 }
+
+/// More cannot be lost between two looks at a ring: such numbers can be added.
+const LOST_MAX: u64 = 1 << 40;
 
 /// Bytes that are read at once: they stay in the processor's second cache until they have been
 /// looked at.

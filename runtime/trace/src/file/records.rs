@@ -150,14 +150,14 @@ impl TraceRecords {
             let own = self.block(brief.unit);
             if block != Some(own.unit) {
                 (number, next, block) = (own.first, brief.unit, Some(own.unit));
-                number += u64::from(brief.unit - own.unit);
+                number = number.saturating_add(u64::from(brief.unit - own.unit));
             }
             // What lies between them are records of unknown kinds.
-            number += u64::from(brief.unit - next);
+            number = number.saturating_add(u64::from(brief.unit - next));
             let recorded = Recorded { ring: own.ring, number, record: self.record(brief.unit) };
             next = brief.unit + 1;
             // A report of losses has no number of its own.
-            number += u64::from(recorded.record.kind() != EventKind::Lost);
+            number = number.saturating_add(u64::from(recorded.record.kind() != EventKind::Lost));
             recorded
         };
         self.briefs.iter().map(place).collect::<Vec<_>>().into_iter()
