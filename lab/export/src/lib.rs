@@ -30,6 +30,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use weft_analysis::inputs;
 use weft_host::output::print;
+use weft_host::units::seconds;
 
 use source::{Selection, Source};
 
@@ -56,10 +57,10 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Only what ends after this time, in seconds since the beginning of the trace
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds(0.0, 1e9))]
     from: Option<f64>,
     /// Only what begins before this time, in seconds since the beginning of the trace
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds(0.0, 1e9))]
     to: Option<f64>,
     /// Only these events, as in WEFT_TRACE_MASK: meta.*,disk.write,-meta.lookup
     #[arg(long, value_name = "EVENTS", default_value = "*")]

@@ -87,9 +87,14 @@ impl Source {
     /// The chosen records of a merged trace.
     ///
     /// # Errors
-    /// If events are named that the trace does not have.
+    /// If events are named that the trace does not have, or no time is chosen.
     pub fn new(merged: Merged, selection: &Selection) -> Result<Source> {
         let masks = masks(&merged, &selection.events)?;
+        if let (Some(from), Some(to)) = (selection.from_s, selection.to_s)
+            && from >= to
+        {
+            bail!("nothing lies between --from {from} and --to {to}");
+        }
         // The recorder's own records about clocks and losses do not stretch the time line.
         let in_time = |event: &&Event| !matches!(event.record.kind(), EventKind::Sync | EventKind::Lost | EventKind::Text);
         let all: Vec<Event> = merged.events.iter().collect();
@@ -312,6 +317,8 @@ mod tests {
         let window = Selection { from_s: Some(7.6e-6), to_s: Some(1.0), events: String::new() };
         let late = Source::new(all.merged, &window).expect("no events named");
         assert_eq!(late.events().map(|event| late.name(event)).collect::<Vec<_>>(), ["client.create", "client.create"]);
+        let backwards = Selection { from_s: Some(1.0), to_s: Some(0.5), events: String::new() };
+        assert!(Source::new(late.merged.clone(), &backwards).is_err());
         assert!(Source::new(late.merged, &Selection { events: "nonsense".into(), ..Selection::default() }).is_err());
     }
 }

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use weft_analysis::sublane::{SubLane, nodes_in_order};
 use weft_charts::{Axis, CallClass, Fill, Frame, Mark, Panel, Strip, StripLane, Strips, Unit, categorical, seek};
 use weft_export::source::{Selection, Source};
+use weft_host::units::seconds;
 use weft_trace::EventKind;
 use weft_trace::event::DISK_SYNC;
 use weft_trace::merge::Event;
@@ -23,10 +24,10 @@ pub struct Args {
     #[arg(long)]
     network: bool,
     /// Begin here, in seconds
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds(0.0, 1e9))]
     from: Option<f64>,
     /// End here, in seconds
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds(0.0, 1e9))]
     to: Option<f64>,
     /// Dashed lines where the disks of all servers have moved so many MiB, twice and three times as
     /// many: the ends of iterations
