@@ -9,7 +9,7 @@ use weft_base::FastMap;
 use super::Storage;
 use super::blocking::Work;
 use super::of_node::{APPLICATION_LAYER, Interval, OfNode, encloses};
-use crate::event::{EventInfo, NET_CALL};
+use crate::event::{DATA_OTHER, EventInfo, META_OTHER, NET_CALL};
 use crate::events::Event;
 use crate::merge::{Each, Merged};
 use crate::record::{Body, Span, fine, flags};
@@ -31,6 +31,10 @@ pub(super) struct Index<'a> {
     pub open_roots: Vec<u32>,
     /// Requests of clients whose operation has no record.
     pub orphans: u64,
+    /// Requests at servers that no recorded process has sent.
+    pub uncalled: u64,
+    /// All requests at servers.
+    pub served: u64,
     unseen: Mutex<(BTreeSet<u16>, u64)>,
 }
 
@@ -56,12 +60,33 @@ impl<'a> Index<'a> {
             roots: Vec::new(),
             open_roots: Vec::new(),
             orphans: nodes.iter().map(|node| node.orphans).sum(),
+            uncalled: 0,
+            served: 0,
             unseen: Mutex::default(),
         };
         let nodes = for_each(each, nodes, |node, found| OfNode { least_way_ns: index.least_ways(node, &found.calls), ..found });
         index.nodes = nodes;
+        index.count_uncalled();
         index.join_threads();
         index
+    }
+
+    /// How many requests were served, and of how many nobody has recorded the sender. Commands that
+    /// look at a file system, such as those for traces themselves, are not counted.
+    fn count_uncalled(&mut self) {
+        let events = &self.merged.events;
+        let mut is_called = vec![false; events.len()];
+        for call in self.nodes.iter().flat_map(|node| &node.calls) {
+            if let Some(staged_span) = self.staged_spans.get(&events.words(*call)[1]) {
+                is_called[*staged_span as usize] = true;
+            }
+        }
+        for staged_span in self.staged_spans.values() {
+            if !matches!(events.sort(*staged_span).event, META_OTHER | DATA_OTHER) {
+                self.served += 1;
+                self.uncalled += u64::from(!is_called[*staged_span as usize]);
+            }
+        }
     }
 
     /// Finds parents of the spans of applications and gateways that name none, whatever node

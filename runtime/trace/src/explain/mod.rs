@@ -127,6 +127,8 @@ pub struct Analysis<'a> {
     unseen_requests: u64,
     /// Requests of clients whose operation has no record.
     orphans: u64,
+    /// Requests at servers that no recorded process has sent, and all at servers.
+    uncalled: (u64, u64),
     /// Operations that were not over when the recording ended.
     open: Vec<unfinished::Open>,
     /// Requests that nobody answered.
@@ -195,6 +197,7 @@ impl<'a> Analysis<'a> {
             let moved = |one: ClientOperation| ClientOperation { segments: one.segments.start + before..one.segments.end + before, ..one };
             operations.extend(part.into_iter().map(moved));
         }
+        let uncalled = (index.uncalled, index.served);
         let (orphans, recorded, recorded_of_clients) = (index.orphans, index.recorded(), index.recorded_of_clients());
         let (open, unanswered) = (unfinished::open_operations(&index), unfinished::unanswered(&index));
         let last_answer = |call: &unfinished::Unanswered| Some((call.server, index.last_answer(call.server)?));
@@ -207,6 +210,7 @@ impl<'a> Analysis<'a> {
             unrecorded,
             unseen_requests,
             orphans,
+            uncalled,
             open,
             unanswered,
             last_answers,

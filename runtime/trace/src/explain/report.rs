@@ -203,6 +203,9 @@ fn covered(unseen_ns: u64, dur_ns: u64) -> f64 {
     1.0 - ratio(unseen_ns, dur_ns)
 }
 
+/// Requests whose sender has no record are told if they are more than one of so many.
+const UNCALLED_PART: u64 = 10;
+
 fn missing(analysis: &Analysis<'_>, covered: f64) -> Vec<String> {
     let mut sentences = Vec::new();
     if analysis.unseen_requests > 0 {
@@ -219,6 +222,15 @@ fn missing(analysis: &Analysis<'_>, covered: f64) -> Vec<String> {
             "{} requests belong to no recorded operation: theirs had begun before the recording, or is not in the mask (app.*, fuse.*, \
              client.*), or its record was lost",
             analysis.orphans
+        ));
+    }
+    // When a recording begins, servers know of it before their clients.
+    if let (uncalled, served) = analysis.uncalled
+        && uncalled * UNCALLED_PART > served
+    {
+        sentences.push(format!(
+            "{uncalled} of {served} requests at servers were sent by somebody who has no record of them: a mount or program that was not \
+             recorded (net.call in its mask), is on another machine, or has died meanwhile"
         ));
     }
     for (node, clock) in analysis.merged.nodes.iter().zip(&analysis.merged.clocks) {

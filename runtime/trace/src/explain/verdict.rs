@@ -56,7 +56,9 @@ pub(super) fn verdicts(explanation: &Explanation, known: &Known<'_>) -> Vec<Find
         found.extend(open);
         found.extend(limited);
         found.extend(without_processor(explanation, known));
-        let sentence = format!("{what} in the {:.2} s that were recorded", wall.recorded_seconds);
+        // Servers that work are no sign of rest.
+        let of_whom = if known.analysis.uncalled.0 > 0 { " of those who were recorded" } else { "" };
+        let sentence = format!("{what}{of_whom} in the {:.2} s that were recorded", wall.recorded_seconds);
         found.push(Finding::new(Cause::NoOperation, 1.0, sentence, ""));
         return found;
     }

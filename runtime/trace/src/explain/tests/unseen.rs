@@ -25,6 +25,18 @@ fn working(until_ms: u64) -> Cluster {
     cluster
 }
 
+#[test]
+fn servers_that_work_for_somebody_without_a_record_are_told() {
+    let all = working(100).merged();
+    assert!(Analysis::new(&all).explain(3).missing.is_empty());
+    let mut cluster = working(100);
+    cluster.records.remove("c0");
+    let explanation = Analysis::new(&cluster.merged()).explain(3);
+    let verdict = &explanation.verdict.last().expect("a sentence").sentence;
+    assert!(explanation.operations == 0 && verdict.starts_with("No operation was under way of those who were recorded"), "{verdict}");
+    assert!(explanation.missing.iter().any(|told| told.contains("has no record of them")), "{:?}", explanation.missing);
+}
+
 /// Of ten looks of its thread one comes 600 ms late.
 fn with_a_late_look(work_meanwhile: bool, waited: f64) -> Vec<Finding> {
     let mut cluster = working(1500);
