@@ -16,8 +16,8 @@ use crate::offsets::{FourTimes, causality_violations, clocks};
 use crate::record::{DURATION_MAX, fine, flags};
 use crate::{TickScale, time_order};
 
-/// No clock shows more: 36 years. A file may say anything; times that are no longer than this can be
-/// added and subtracted.
+/// No clock shows more: 36 years. A file may say anything; times that are no longer than this can
+/// be added and subtracted.
 const TIME_MAX_NS: u64 = 1 << 60;
 
 /// What is known about a node of a merged trace.
