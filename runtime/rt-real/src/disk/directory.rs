@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -173,8 +173,11 @@ impl Disk for DirDisk {
         let file = match OpenOptions::new().read(true).write(true).open(&path) {
             Ok(file) => file,
             Err(error) if create && error.kind() == io::ErrorKind::NotFound => {
-                let make = move || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-                self.change_directory(make).await?
+                // What is stored is nobody else's, whoever may enter the folder: a mount point, for
+                // example.
+                let mut options = OpenOptions::new();
+                options.read(true).write(true).create(true).truncate(false).mode(0o600);
+                self.change_directory(move || options.open(path)).await?
             }
             Err(error) => return Err(disk_error(error)),
         };

@@ -136,3 +136,15 @@ fn a_directory_has_one_server() {
     DirDisk::open(directory.path()).expect("free again");
     assert!(DirDisk::open(&directory.path().join("none")).is_err());
 }
+
+#[test]
+fn what_is_stored_is_nobody_elses() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    // As an administrator makes a mount point.
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let disk = DirDisk::open(directory.path()).expect("it is free");
+    run(disk.open("file", true)).expect("created");
+    let mode = std::fs::metadata(directory.path().join("file")).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
