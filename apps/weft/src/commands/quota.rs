@@ -171,7 +171,9 @@ impl Args {
             What::Show { fs, user, project, json } => {
                 let fs = Fs::open(&fs, common)?;
                 let id = project.map_or(QuotaId::user(user.unwrap_or(fs.who.uid)), QuotaId::project);
-                let rows = rows(&fs, &fs.who, id.kind, id.number..=id.number)?;
+                // Whoever may list what everybody takes may ask for one of them as well.
+                let who = if user.is_some_and(|user| user != fs.who.uid) { &Credentials::ROOT } else { &fs.who };
+                let rows = rows(&fs, who, id.kind, id.number..=id.number)?;
                 // Who takes nothing is told so.
                 let row = rows.into_iter().next().unwrap_or(Row::of(id, QuotaUsage::default()));
                 print_as(json, &row, || text(std::slice::from_ref(&row)))?;
