@@ -71,7 +71,7 @@ impl Args {
             let attr = fs.stat(path, self.dereference)?;
             let row = row(fs, path, &attr)?;
             if !self.json {
-                print(&text(&row, &attr))?;
+                print(&text(&[fs.name.as_bytes(), b":", path].concat(), &row, &attr))?;
             }
             rows.push(row);
         }
@@ -122,9 +122,9 @@ fn row(fs: &Fs, path: &[u8], attr: &Attr) -> Result<Row> {
     })
 }
 
-fn text(row: &Row, attr: &Attr) -> String {
+fn text(path: &[u8], row: &Row, attr: &Attr) -> String {
     let what = if attr.kind == FileKind::Directory { "entries" } else { "bytes" };
-    let mut text = format!("  path:     {}\n", show_name(row.path.as_bytes()));
+    let mut text = format!("  path:     {}\n", show_name(path));
     text += &format!("  kind:     {}, {} {what}, {} links\n", row.kind, row.size, row.nlink);
     text += &format!("  handle:   {} (inode {}) at {}\n", row.handle, row.inode, row.metadata_server);
     text += &format!("  mode:     {} {}, uid {}, gid {}\n", row.mode, mode_string(attr), row.uid, row.gid);
