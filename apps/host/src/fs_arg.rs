@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 use crate::mounts;
+use crate::state::holds_config;
 
 /// Name of the config inside a state directory.
 pub const CONFIG_NAME: &str = "weft.toml";
@@ -50,7 +51,7 @@ impl FsArg {
         let path = Path::new(text);
         if path.is_dir() {
             let config = path.join(CONFIG_NAME);
-            if !config.is_file() {
+            if !holds_config(path)? {
                 let is_empty = std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
                 let advice = if is_empty { format!("; `weft up --state {}` makes one there", path.display()) } else { String::new() };
                 bail!("{} is no Weft state directory (it has no {CONFIG_NAME}) and no mount of Weft{advice}", path.display());

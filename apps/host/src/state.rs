@@ -74,7 +74,7 @@ impl StateDir {
     /// If it does not; says how to make one.
     pub fn existing(root: &Path) -> Result<StateDir> {
         let state = StateDir::at(root)?;
-        if !state.config_file().is_file() {
+        if !holds_config(root)? {
             bail!("{} holds no Weft file system (no {CONFIG_NAME}); `weft up --state {0}` makes one", root.display());
         }
         state.check()?;
@@ -265,6 +265,20 @@ fn run_places() -> Vec<PathBuf> {
     places.extend(home.map(|home| home.join(".cache/weft").join(in_file_name(&machine))));
     places.dedup();
     places
+}
+
+/// Whether this folder has a config.
+///
+/// # Errors
+/// If it is somebody else's, who lets nobody in.
+pub fn holds_config(dir: &Path) -> Result<bool> {
+    match fs::metadata(dir.join(CONFIG_NAME)) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let whose = fs::metadata(dir).map_or_else(|_| String::new(), |meta| format!(", which belongs to user {}", meta.uid()));
+            Err(error).with_context(|| format!("cannot look into {}{whose}", dir.display()))
+        }
+        found => Ok(found.is_ok_and(|meta| meta.is_file())),
+    }
 }
 
 fn private_dir(dir: &Path) -> Result<()> {

@@ -78,10 +78,18 @@ fn servers_and_commands_need_no_root() {
     assert!(ok(&mut user.weft(&["ls", "state:/dir"])).contains("file"));
     if user.as_nobody {
         // Somebody else without the key: the state is private.
-        let mut other = Command::new("setpriv");
-        other.args(["--reuid", "65533", "--regid", "65533", "--clear-groups"]).arg(user.fs.path("weft"));
-        fails(other.arg("ls").arg(format!("{}:/", user.fs.path("home/state").display())));
+        let state = user.fs.path("home/state");
+        for words in [["ls", &format!("{}:/", state.display())], ["status", state.to_str().unwrap()], ["inspect", state.to_str().unwrap()]]
+        {
+            let mut other = Command::new("setpriv");
+            other.args(["--reuid", "65533", "--regid", "65533", "--clear-groups"]).arg(user.fs.path("weft"));
+            let said = fails(other.args(words));
+            assert!(said.contains(&format!("belongs to user {NOBODY}")) && !said.contains("weft up"), "{said}");
+        }
     }
+    // With the key of all users he asks for each of them as well as for all.
+    ok(&mut user.weft(&["quota", "set", "state", "--user", "4711", "--inodes", "10"]));
+    assert!(ok(&mut user.weft(&["quota", "show", "--user", "4711", "--json", "state"])).contains("\"inodes_max\": 10"));
     ok(&mut user.weft(&["down", "--state", "state"]));
     assert!(user.fs.processes().is_empty());
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use weft_host::fs_arg::CONFIG_NAME;
 use weft_host::output::{print_as, tell};
 use weft_host::process::holder;
-use weft_host::state::StateDir;
+use weft_host::state::{StateDir, holds_config};
 use weft_inspect::{Report, ServerFiles, StoreFile, inspect_file, inspect_server};
 
 /// Show what superblock, journal, checkpoints, databases with their tail, container and object
@@ -84,7 +84,7 @@ fn inspect(path: &Path, list: bool) -> Result<Vec<Found>> {
     if kind.is_file() {
         return Ok(vec![file(path, list)?]);
     }
-    if path.join(CONFIG_NAME).is_file() {
+    if holds_config(path)? {
         let servers = StateDir::existing(path)?.servers_dir();
         let entries = fs::read_dir(&servers).with_context(|| format!("cannot look into {}", servers.display()))?;
         let mut folders: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir()).collect();
