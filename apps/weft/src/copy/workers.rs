@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
 use indicatif::ProgressBar;
 use weft_client::CreateOptions;
@@ -165,7 +166,9 @@ impl Shared {
     fn work(&self) {
         let mut buffer = vec![0; BLOCK_BYTES];
         while let Some(job) = self.next() {
-            if let Err(error) = self.copy(job, &mut buffer) {
+            // Whoever waits for the last job would wait for ever for one that ended by a panic.
+            let copied = panic::catch_unwind(AssertUnwindSafe(|| self.copy(job, &mut buffer)));
+            if let Err(error) = copied.unwrap_or_else(|_| Err(anyhow!("a part of the copy was given up: see above"))) {
                 self.report(&error);
             }
             self.lock().running -= 1;
