@@ -3,9 +3,10 @@
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, OFlags, copy_file_range, fallocate};
-use weft_system_tests::{FileSystem, Need, available, ok};
+use weft_system_tests::{FileSystem, Need, available, ok, run, weft};
 
 /// Not a multiple of anything, and more than one request of the kernel may copy.
 const BYTES: usize = (20 << 20) + 4711;
@@ -105,5 +106,37 @@ fn a_copy_and_a_reservation_are_synced_for_who_opened_so() {
         };
         assert_eq!(counted(&|| assert_eq!(copy(&source, 0, &target, 0, 5000), 5000)), syncs, "{flags:?}");
         assert_eq!(counted(&|| fallocate(&target, FallocateFlags::empty(), 0, 1 << 20).unwrap()), syncs, "{flags:?}");
+    }
+}
+
+/// As `weft` is started with few descriptors.
+fn weft_with_descriptors(most: usize) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -n {most}; exec \"$0\" \"$@\"")]).arg(weft().get_program());
+    command
+}
+
+#[test]
+fn a_copy_of_many_files_needs_few_descriptors() {
+    let fs = FileSystem::prepare();
+    fs.start(&["--data", "2"]);
+    let (from, back) = (fs.path("from"), fs.path("back"));
+    fs::create_dir(&from).unwrap();
+    for index in 0..500 {
+        fs::write(from.join(format!("f{index}")), noise(index)).unwrap();
+    }
+    let there = format!("{}:/there", fs.state().display());
+    ok(weft_with_descriptors(64).args(["cp", "-r"]).arg(&from).arg(&there));
+    ok(weft_with_descriptors(64).args(["cp", "-r", &there]).arg(&back));
+    for index in 0..500 {
+        assert_eq!(fs::read(back.join(format!("f{index}"))).unwrap(), noise(index));
+    }
+    // With too few it says so and ends.
+    for most in [6, 8, 10, 12, 14, 16, 18, 20, 24, 28] {
+        let there = format!("{there}{most}");
+        for paths in [[from.as_os_str(), there.as_ref()], [there.as_ref(), fs.path(&format!("back{most}")).as_os_str()]] {
+            let ended = run(weft_with_descriptors(most).args(["cp", "-r"]).args(paths), Duration::from_secs(60));
+            assert!(ended.status.is_some(), "with {most} descriptors: {}", ended.words());
+        }
     }
 }

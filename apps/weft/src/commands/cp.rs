@@ -102,6 +102,8 @@ impl Args {
             umask,
             file,
         };
+        // Each directory that a person named, or all with -L, stays open while files of it wait.
+        weft_host::process::raise_descriptors();
         let begun = Instant::now();
         let mut copier = Copier::start(options, stop.clone());
         for source in &sources {

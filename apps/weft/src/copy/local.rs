@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps};
@@ -28,6 +28,9 @@ pub struct LocalPlace {
     /// The directory that a person named and the names that lead from it to here; `None`: this is
     /// what was named.
     below: Option<(Arc<OwnedFd>, PathBuf)>,
+    /// This directory, once something in it was named: all entries share its descriptor, however
+    /// many of them wait to be copied.
+    opened: Arc<OnceLock<Arc<OwnedFd>>>,
 }
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
@@ -35,7 +38,7 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 impl LocalPlace {
     /// What a person named.
     pub fn named(path: PathBuf) -> LocalPlace {
-        LocalPlace { path, below: None }
+        LocalPlace { path, below: None, opened: Arc::default() }
     }
 
     /// For messages and names.
@@ -55,12 +58,19 @@ impl LocalPlace {
         }
         let below = match &self.below {
             Some((top, names)) => (top.clone(), names.join(name)),
-            None => {
-                let top = rustix::fs::open(&self.path, OFlags::PATH | DIRECTORY, Mode::empty());
-                (Arc::new(top.with_context(|| format!("cannot open the directory {}", self.path.display()))?), PathBuf::from(name))
-            }
+            None => (self.open_top()?, PathBuf::from(name)),
         };
-        Ok(LocalPlace { path, below: Some(below) })
+        Ok(LocalPlace { path, below: Some(below), opened: Arc::default() })
+    }
+
+    /// The directory that a person named, opened once.
+    fn open_top(&self) -> Result<Arc<OwnedFd>> {
+        if let Some(top) = self.opened.get() {
+            return Ok(top.clone());
+        }
+        let top = rustix::fs::open(&self.path, OFlags::PATH | DIRECTORY, Mode::empty());
+        let top = top.with_context(|| format!("cannot open the directory {}", self.path.display()))?;
+        Ok(self.opened.get_or_init(|| Arc::new(top)).clone())
     }
 
     /// Calls `act` with the directory that holds it and its name there.
@@ -320,6 +330,16 @@ mod tests {
         assert!(link.create(0o600).is_ok() && !outside.join("link").exists());
         // With -L everything is as if it had been named.
         assert_eq!(LocalPlace::named(outside.clone()).child(b"f", true).unwrap().meta(true).unwrap().bytes, 8);
+    }
+
+    #[test]
+    fn the_entries_of_a_directory_share_one_descriptor() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = LocalPlace::named(dir.path().into());
+        let descriptor = |place: &LocalPlace| place.below.as_ref().map(|(top, _)| Arc::as_ptr(top));
+        let (one, other) = (top.child(b"a", false).unwrap(), top.clone().child(b"b", false).unwrap());
+        assert_eq!(descriptor(&one), descriptor(&other));
+        assert_eq!(descriptor(&one), descriptor(&one.child(b"c", false).unwrap()));
     }
 
     #[test]
