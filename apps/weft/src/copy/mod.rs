@@ -82,6 +82,8 @@ pub struct Copier {
     /// Directories that this copy made: never copied themselves, so that a copy into its own source
     /// ends.
     made: BTreeSet<Identity>,
+    /// Directories of the source that hold the one that is copied now.
+    above: Vec<Identity>,
     /// Small files of the file system that is copied from, to be read together.
     small: Vec<Named>,
     small_bytes: u64,
@@ -100,6 +102,7 @@ impl Copier {
             counts: Copied::default(),
             finished_later: Vec::new(),
             made: BTreeSet::new(),
+            above: Vec::new(),
             small: Vec::new(),
             small_bytes: 0,
         }
@@ -181,15 +184,31 @@ impl Copier {
         if meta.identity.is_some_and(|identity| self.made.contains(&identity)) {
             bail!("{} is what is being copied to; it is not copied into itself", source.display());
         }
+        // A symlink that leads to a directory above it, followed, would be copied without end.
+        if meta.identity.is_some_and(|identity| self.above.contains(&identity)) {
+            bail!("{} leads to a directory that holds it; it is not copied", source.display());
+        }
         let made = target.make_dir(meta.mode | 0o700)?;
         self.made.extend(made.identity);
         self.counts.directories += 1;
+        self.above.extend(meta.identity);
+        let copied = self.copy_entries(source, target, &meta, &made);
+        if meta.identity.is_some() {
+            self.above.pop();
+        }
+        copied?;
+        let meta = self.wanted(meta);
+        self.finished_later.push((target.clone(), meta));
+        Ok(())
+    }
+
+    fn copy_entries(&mut self, source: &Place, target: &Place, meta: &Meta, made: &Meta) -> Result<()> {
         for (name, meta_listed) in source.list()? {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
             let follow = self.options.dereference;
-            let places = source.child(&meta, &name, follow).and_then(|from| Ok((from, target.child(&made, &name, false)?)));
+            let places = source.child(meta, &name, follow).and_then(|from| Ok((from, target.child(made, &name, false)?)));
             let meta_listed = meta_listed.filter(|meta| !follow || meta.kind != FileKind::Symlink);
             let copied = places.and_then(|(from, to)| {
                 let meta = meta_listed.map_or_else(|| from.meta(follow), Ok)?;
@@ -199,8 +218,6 @@ impl Copier {
                 self.workers.report(&error);
             }
         }
-        let meta = self.wanted(meta);
-        self.finished_later.push((target.clone(), meta));
         Ok(())
     }
 

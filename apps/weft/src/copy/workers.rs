@@ -471,4 +471,21 @@ mod tests {
         assert_eq!((counts.files, counts.failures), (1, 1));
         assert!(from.join("inside/f").exists() && !from.join("inside/inside").exists());
     }
+
+    #[test]
+    fn a_symlink_to_what_is_above_it_is_not_followed_without_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir_all(from.join("sub")).unwrap();
+        fs::write(from.join("sub/f"), "content").unwrap();
+        std::os::unix::fs::symlink("..", from.join("sub/up")).unwrap();
+        std::os::unix::fs::symlink("sub", from.join("twice")).unwrap();
+        let file = CreateOptions::default();
+        let options = CopyOptions { recursive: true, preserve: true, dereference: true, jobs: 2, progress: false, umask: 0o22, file };
+        let mut copier = Copier::start(options, Arc::new(AtomicBool::new(false)));
+        copier.copy(&Place::local(&from), &Place::local(&to)).unwrap();
+        let counts = copier.finish();
+        assert_eq!((counts.files, counts.failures), (2, 2), "a directory that is led to twice is copied twice");
+        assert!(to.join("twice/f").exists() && !to.join("sub/up").exists());
+    }
 }
