@@ -63,6 +63,14 @@ fn promise_any_name() {
     }
     assert!(listed(&files).is_empty() && listed(&dirs).is_empty());
 
+    // Commands show the bytes themselves.
+    let strange = OsStr::from_bytes(b"a\xffb");
+    fs::write(files.join(strange), b"").unwrap();
+    let named = [fs.state().as_os_str().as_bytes(), b":/files/", strange.as_bytes()].concat();
+    let shown = ok(weft().arg("stat").arg(OsStr::from_bytes(&named)));
+    assert!(shown.contains("/files/a\\xffb\n"), "{shown}");
+    fs::remove_file(files.join(strange)).unwrap();
+
     let too_long = files.join("x".repeat(256));
     let errno = |result: io::Result<()>| result.unwrap_err().raw_os_error();
     let name_too_long = Some(rustix::io::Errno::NAMETOOLONG.raw_os_error());
