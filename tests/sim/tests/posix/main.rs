@@ -78,10 +78,15 @@ impl World {
     }
 
     fn with(contract: Durability, seed: u64, mount: impl Fn(&Sim, &Cluster, &str) -> Mount) -> World {
+        World::of(2, contract, seed, mount)
+    }
+
+    /// With so many metadata servers.
+    fn of(meta: usize, contract: Durability, seed: u64, mount: impl Fn(&Sim, &Cluster, &str) -> Mount) -> World {
         let mut profile = Profile::ethernet_10g();
         (profile.net.jitter_ns, profile.disk.jitter_ns) = (20_000, 20_000);
         let sim = Sim::new(seed, profile);
-        let cluster = Cluster::start(&sim, &ClusterConfig { meta: 2, data: 3, contract, ..ClusterConfig::small() });
+        let cluster = Cluster::start(&sim, &ClusterConfig { meta, data: 3, contract, ..ClusterConfig::small() });
         let mounts = ["one", "two"].map(|name| mount(&sim, &cluster, name));
         let world = World { random: sim.random(), sim, cluster, mounts };
         let mount = world.mounts[0].clone();

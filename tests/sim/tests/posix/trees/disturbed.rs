@@ -81,12 +81,12 @@ impl Onlooker {
 }
 
 /// Spreads directories over metadata servers, and brings them back.
-async fn spread(client: Client<SimRt>, rt: SimRt, is_over: Rc<Cell<bool>>) {
+async fn spread(client: Client<SimRt>, rt: SimRt, meta: usize, is_over: Rc<Cell<bool>>) {
     let mut count = 0u64;
     while !is_over.get() {
         if let Some(dir) = some_directory(&client, &rt).await {
             count += 1;
-            match client.split_directory(&Credentials::ROOT, dir, 1 + (count % 2) as u16).await {
+            match client.split_directory(&Credentials::ROOT, dir, 1 + (count % meta as u64) as u16).await {
                 Err(error) if !is_expected(error.status) && error.status != Status::Busy => panic!("{error}"),
                 _ => {}
             }
@@ -109,7 +109,8 @@ async fn some_directory(client: &Client<SimRt>, rt: &SimRt) -> Option<Handle> {
 
 /// One run.
 pub fn run(seed: u64) {
-    let mut world = World::with(Durability::Batch, seed, |sim, cluster, name| {
+    let meta = 2 + (seed % 17 / 6) as usize;
+    let mut world = World::of(meta, Durability::Batch, seed, |sim, cluster, name| {
         let options = Mount::options(None);
         let (hears_closes, sets_atime) = (seed % 7 < 3, seed % 11 < 5);
         let direct_from_bytes = if seed % 13 < 6 { 1 << 14 } else { options.direct_from_bytes };
@@ -134,7 +135,7 @@ pub fn run(seed: u64) {
     }
     if seed % 5 < 3 {
         let ((node, client), is_over) = (world.cluster.add_client("spreads", 60 * SECOND), is_over.clone());
-        others.push(world.sim.spawn_on(node, move |rt| spread(client, rt, is_over)));
+        others.push(world.sim.spawn_on(node, move |rt| spread(client, rt, meta, is_over)));
     }
     let flows = (0..).zip(TREES).map(|(number, (name, prefix))| {
         let (mounts, tree) = (world.mounts.clone(), Tree { is_calm, does_all: seed % 4 != 1, ..Tree::new(name.to_string(), prefix) });
