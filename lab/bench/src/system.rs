@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use weft_host::fs_arg::CONFIG_NAME;
 use weft_host::job::UNTIL_VARIABLE;
 
 /// A temporary file system; dropping it stops it, and so does the death of this process.
@@ -21,6 +22,10 @@ impl System {
     pub fn start(state: PathBuf, arguments: &[String], program: Option<&Path>) -> Result<System> {
         let system = System { state, program: program_or_this(program)? };
         system.weft(std::iter::once("up").chain(arguments.iter().map(String::as_str)).map(OsString::from))?;
+        // A program that is not Weft may well end without an error.
+        if !system.state.join(CONFIG_NAME).is_file() {
+            bail!("`{} up` made no file system: is it a build of Weft?", system.program.display());
+        }
         Ok(system)
     }
 
@@ -33,7 +38,8 @@ impl System {
         // The servers must not hold pipes of this process open.
         let ended = command.stdout(Stdio::null()).status().with_context(|| format!("cannot start {}", program.display()))?;
         if !ended.success() {
-            bail!("a temporary file system in {} could not be started or stopped", self.state.display());
+            let (state, program) = (self.state.display(), program.display());
+            bail!("a temporary file system in {state} could not be started or stopped by {program}");
         }
         Ok(())
     }
