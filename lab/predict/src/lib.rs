@@ -18,10 +18,10 @@ mod twin;
 pub use advice::{Advice, Advised, advise};
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Subcommand;
 use weft_bench::Stop;
 use weft_host::connect::Common;
@@ -82,6 +82,13 @@ impl Args {
 
 impl CalibrateArgs {
     fn run(self, common: &Common) -> Result<ExitCode> {
+        // What cannot be written is said before it is measured. The usual folder is made.
+        let folder = self.file.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+        if let (Some(file), Some(folder)) = (&self.file, folder)
+            && !folder.is_dir()
+        {
+            bail!("cannot write {}; its folder is missing: make it", file.display());
+        }
         let stop = Stop::at_signals()?;
         let tell = |what: &str| {
             if std::io::stderr().is_terminal() {

@@ -4,6 +4,16 @@ use serde_json::Value;
 use weft_system_tests::{fails, ok, weft};
 
 #[test]
+fn a_profile_needs_a_folder_that_is_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let missing = folder.path().join("missing/more");
+    // It is said at once, not when all is measured.
+    let words = fails(weft().args(["predict", "calibrate"]).arg(missing.join("machine.toml")));
+    assert!(words.contains("its folder is missing"), "{words}");
+    assert!(!folder.path().join("missing").exists(), "nobody asked for it");
+}
+
+#[test]
 fn a_calibrated_machine_is_predicted_where_it_was_not_calibrated() {
     let folder = tempfile::tempdir().expect("a folder");
     let profile = folder.path().join("machine.toml");
