@@ -131,7 +131,8 @@ impl Traced {
                 Ok(reply) => (Ok(reply), false),
                 Err(error) => {
                     let is_silent = matches!(error.status, Status::Unreachable | Status::TimedOut);
-                    (Err(anyhow!("{}", self.fs.why(&error))), is_silent)
+                    let why = self.fs.why(&error);
+                    (Err(if is_silent { anyhow!("does not answer: {why}") } else { anyhow!(why) }), is_silent)
                 }
             },
             Place::Client(path) => {

@@ -35,7 +35,10 @@ impl Error {
     /// The error in full for people: with the server's name and address from the map, and what to
     /// do about it if that is known.
     pub fn explain(&self, map: &ClusterMap) -> String {
-        let mut text = format!("{} of {}", self.operation, self.handle);
+        let mut text = self.operation.to_string();
+        if self.handle != Handle(0) {
+            text += &format!(" of {}", self.handle);
+        }
         if let Some(id) = self.server {
             match map.server(id) {
                 Some(entry) => text += &format!(" at {} ({})", entry.name, entry.address),
@@ -109,6 +112,8 @@ mod tests {
             error.explain(&map),
             "create of h0.1 at meta0 (unix:/run/m0): no answer before the deadline; is the server running? try `weft status`"
         );
+        let asked = Error { operation: "ping", handle: Handle(0), ..error };
+        assert!(asked.explain(&map).starts_with("ping at meta0 (unix:/run/m0): no answer"), "no object is meant");
         assert!(size_of::<Error>() <= 40);
     }
 }

@@ -216,6 +216,17 @@ fn masks_and_names_choose_what_is_recorded_and_nonsense_is_refused() {
 }
 
 #[test]
+fn a_silent_server_is_named_with_what_to_do() {
+    let fs = FileSystem::up(&["--meta", "1", "--data", "2"]);
+    fs.kill("data1");
+    let words = fails(weft().args(["trace", "status"]).arg(fs.state()));
+    let line = words.lines().find(|line| line.contains("problem:")).unwrap_or_else(|| panic!("{words}"));
+    assert!(line.contains("data1: does not answer: trace at data1 (") && line.contains("weft status"), "{words}");
+    assert!(!line.contains("h0.0"), "{words}");
+    fs.down();
+}
+
+#[test]
 fn every_dump_of_a_flight_recorder_is_brought() {
     let fs = FileSystem::up(&["--meta", "1", "--data", "1"]);
     trace(&fs, &["on", "--mode", "flight"]);
