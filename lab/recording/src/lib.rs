@@ -44,6 +44,10 @@ const RING_BYTES_RANGE: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 30;
 /// The largest ring of a server: whoever holds the key may ask for it, and it has one for each
 /// thread.
 pub const RING_BYTES_MAX_SERVER: u64 = 128 << 20;
+/// What is said of a ring of another size.
+const RING_REFUSED: &str = "a ring has between 64 KiB and 1 GiB";
+/// What is said of a ring that is too large for a server.
+const RING_REFUSED_SERVER: &str = "a ring of a server has at most 128 MiB; give a smaller --ring, or --nodes 'mount*'";
 /// Recordings of one process that are still being written; no new one is begun before they are
 /// through.
 const WRITING_MAX: usize = 4;
@@ -157,9 +161,14 @@ fn start(settings: Settings) -> Result<()> {
         }
     }
     let keeper = Keeper::start(tracer.clone(), settings.folder)?;
-    *guard = Some(State { keeper, is_on: true, earlier });
     set_process_tracer(Some(&tracer));
-    tracer.set_mask(settings.mask);
+    // A thread that could not make its file has switched the events off already.
+    let progress = keeper.progress();
+    if !progress.is_over {
+        tracer.set_mask(settings.mask);
+    }
+    drop(progress);
+    *guard = Some(State { keeper, is_on: true, earlier });
     Ok(())
 }
 
@@ -212,6 +221,8 @@ pub fn command(request: &TraceRequest, home: &std::path::Path, from: Commander) 
     let mut reply = report();
     if let Err(error) = outcome {
         reply.problem = format!("{error:#}");
+        // Those of the recording before have nothing to do with it.
+        reply.files.clear();
     }
     reply
 }
@@ -234,10 +245,10 @@ fn settings(request: &TraceRequest, home: &std::path::Path, from: Commander) -> 
     let usual = if mode == Mode::Bench { RING_BYTES_BENCH } else { RING_BYTES };
     let ring_bytes = if request.ring_bytes == 0 { usual } else { request.ring_bytes };
     if !RING_BYTES_RANGE.contains(&ring_bytes) {
-        return Err(anyhow!("a ring has between 64 KiB and 1 GiB"));
+        return Err(anyhow!(RING_REFUSED));
     }
     if from == Commander::KeyHolder && ring_bytes > RING_BYTES_MAX_SERVER {
-        return Err(anyhow!("a ring of a server has at most 128 MiB; give a smaller --ring, or --nodes 'mount*'"));
+        return Err(anyhow!(RING_REFUSED_SERVER));
     }
     if from == Commander::KeyHolder && !request.folder.is_empty() {
         return Err(anyhow!(

@@ -24,11 +24,14 @@ use weft_host::state::in_file_name;
 use weft_wire::ops::{TraceAction, TraceMode, TraceReply, TraceRequest};
 
 use crate::fetch::{Source, Want, copy_here};
+use crate::{RING_BYTES_MAX_SERVER, RING_BYTES_RANGE, RING_REFUSED, RING_REFUSED_SERVER};
 
 /// How long processes have to complete their files.
 const WRITE_PATIENCE: Duration = Duration::from_secs(120);
 /// How long flight recorders have to begin with a dump.
 const DUMP_PATIENCE: Duration = Duration::from_secs(10);
+/// How long processes that write while they record have to make their files.
+const BEGIN_PATIENCE: Duration = Duration::from_secs(2);
 /// A ring that takes a busy server's records of some tens of milliseconds even if the thread that
 /// writes them does not get a processor.
 const RECORD_RING_BYTES: u64 = 16 << 20;
@@ -151,11 +154,33 @@ impl Traced {
         answers.into_iter().filter(is_recording).map(|answer| answer.name).collect()
     }
 
-    /// Begins a recording.
+    /// Begins a recording at all of them. Who does not answer is left out; if one refuses or cannot
+    /// write its file, what has begun is ended again.
+    ///
+    /// # Errors
+    /// One of them records already; what any of them says against it.
+    pub fn begin_all(&self, request: &TraceRequest) -> Result<Vec<Answer>> {
+        let ring = request.ring_bytes;
+        if ring != 0 && !RING_BYTES_RANGE.contains(&ring) {
+            bail!("{RING_REFUSED}");
+        }
+        if ring > RING_BYTES_MAX_SERVER && self.nodes.iter().any(|(_, place)| matches!(place, Place::Server(_))) {
+            bail!("{RING_REFUSED_SERVER}");
+        }
+        let answers = self.begin(request)?;
+        let is_refused = |answer: &Answer| answer.reply.as_ref().is_ok_and(|reply| !reply.problem.is_empty());
+        if answers.iter().any(is_refused) {
+            self.ask(&TraceRequest::new(TraceAction::Off));
+            bail!("nothing is recorded: {}", problems(&answers).join("; "));
+        }
+        Ok(answers)
+    }
+
+    /// Begins a recording at those that can.
     ///
     /// # Errors
     /// One of them records already: the end of one recording would be that of the other.
-    pub fn begin(&self, request: &TraceRequest) -> Result<Vec<Answer>> {
+    fn begin(&self, request: &TraceRequest) -> Result<Vec<Answer>> {
         let recording = self.recording();
         if !recording.is_empty() {
             bail!(
@@ -164,7 +189,31 @@ impl Traced {
                 recording.join(", ")
             );
         }
-        Ok(self.ask(request))
+        let mut answers = self.ask(request);
+        if request.mode == TraceMode::Stream {
+            self.wait_for_files(&mut answers)?;
+        }
+        Ok(answers)
+    }
+
+    /// The files are made after the answers, as no server waits for a disk because somebody
+    /// records. Adds to the answers why one cannot be made.
+    fn wait_for_files(&self, answers: &mut [Answer]) -> Result<()> {
+        let is_begun = |answer: &&mut Answer| answer.reply.as_ref().is_ok_and(|reply| reply.problem.is_empty());
+        let mut waited_for: Vec<&mut Answer> = answers.iter_mut().filter(is_begun).collect();
+        // A slow disk is no failure.
+        wait_until(BEGIN_PATIENCE, || {
+            waited_for.retain_mut(|answer| {
+                let (Ok(now), Ok(begun)) = (self.ask_one(&answer.place, &TraceRequest::new(TraceAction::Status)).0, &mut answer.reply)
+                else {
+                    return false;
+                };
+                begun.problem = now.problem;
+                begun.problem.is_empty() && now.files.is_empty()
+            });
+            Ok(waited_for.is_empty())
+        })?;
+        Ok(())
     }
 
     /// Ends the recordings and waits until their files are complete. Who recorded nothing has none
@@ -320,6 +369,7 @@ pub fn record(fs: &OsStr, nodes: &str, common: &Common, seconds: f64, folder: &P
     })?;
     let mut problems = problems(&begun);
     if problems.len() == begun.len() {
+        traced.ask(&TraceRequest::new(TraceAction::Off));
         bail!("nothing can be recorded: {}", problems.join("; "));
     }
     // Either is the end of it.

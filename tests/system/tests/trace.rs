@@ -216,6 +216,41 @@ fn masks_and_names_choose_what_is_recorded_and_nonsense_is_refused() {
 }
 
 #[test]
+fn a_recording_that_one_of_them_refuses_or_cannot_write_is_on_nowhere() {
+    if !available("a_recording_that_one_of_them_refuses", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "1"]);
+    // A recording before: its files are none of those that are refused.
+    trace(&fs, &["on"]);
+    trace(&fs, &["off"]);
+    let is_off = || {
+        let status = trace_quietly(&fs);
+        ["meta0", "data0", "mount-mnt"].iter().all(|name| node(&status, name)["mode"] == "off")
+    };
+    let refused = |options: &[&str]| {
+        let words = fails(weft().args(["trace", "on"]).arg(fs.state()).args(options));
+        assert!(!words.contains(".wtrace"), "{words}");
+        assert!(is_off(), "after {options:?}: {}", trace_quietly(&fs));
+        words
+    };
+    assert!(refused(&["--ring", "1TiB"]).contains("between 64 KiB and 1 GiB"));
+    assert!(refused(&["--ring", "512MiB"]).contains("at most 128 MiB"));
+    let in_the_way = fs.path("file");
+    fs::write(&in_the_way, "").expect("a file");
+    for folder in ["/proc/x", in_the_way.to_str().expect("a path of this test")] {
+        let words = refused(&["--dir", folder]);
+        assert!(words.contains("nothing is recorded: mount-mnt: cannot") && words.contains(folder), "{words}");
+    }
+    let words = fails(weft().args(["trace", "dump"]).arg(fs.state()));
+    assert!(words.contains("no flight recorder") && !words.contains(".wtrace"), "{words}");
+    // For mounts only a large ring is allowed.
+    trace(&fs, &["on", "--ring", "256MiB", "--nodes", "mount*"]);
+    trace(&fs, &["off"]);
+    fs.down();
+}
+
+#[test]
 fn a_silent_server_is_named_with_what_to_do() {
     let fs = FileSystem::up(&["--meta", "1", "--data", "2"]);
     fs.kill("data1");

@@ -163,7 +163,7 @@ impl On {
         if !request.folder.is_empty() && !traced.has_client() {
             bail!("--dir is for mounts, and none is recorded; servers write into a folder of their own: `weft trace off --into DIR`");
         }
-        show(&traced.begin(&request)?, Vec::new(), self.which.json)
+        show(&traced.begin_all(&request)?, Vec::new(), self.which.json)
     }
 }
 
