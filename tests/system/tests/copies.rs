@@ -140,3 +140,37 @@ fn a_copy_of_many_files_needs_few_descriptors() {
         }
     }
 }
+
+#[test]
+fn holes_stay_holes() {
+    let fs = FileSystem::prepare();
+    fs.start(&["--data", "3"]);
+    let (from, back) = (fs.path("from"), fs.path("back"));
+    fs::create_dir(&from).unwrap();
+    // Data at both sides of a chunk, a hole at the end; nothing else than one; one that is small.
+    let make = |name: &str, bytes: u64, data: &[(u64, usize)]| {
+        let file = File::create(from.join(name)).unwrap();
+        file.set_len(bytes).unwrap();
+        for (at, count) in data {
+            file.write_all_at(&noise(*count), *at).unwrap();
+        }
+        file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
+    };
+    make("data", 300 << 20, &[(0, 5), ((64 << 20) - 100_000, 200_000), (200 << 20, 1 << 20)]);
+    make("hole", 200 << 20, &[]);
+    make("end", 100 << 20, &[((100 << 20) - 1, 1)]);
+    make("one chunk", 5 << 20, &[(3 << 20, 10)]);
+    make("small", 100_000, &[(5, 10)]);
+    ok(weft().args(["cp", "-r"]).arg(&from).arg(fs.at("/there")));
+    let used = fs.total("data", "used_bytes");
+    assert!(used < 3 << 20, "{used} bytes are in use");
+    ok(weft().args(["cp", "-r"]).arg(fs.at("/there")).arg(fs.at("/again")));
+    ok(weft().args(["cp", "-r"]).arg(fs.at("/again")).arg(&back));
+    assert!(fs.total("data", "used_bytes") < 7 << 20);
+    for name in ["data", "hole", "end", "one chunk", "small"] {
+        ok(Command::new("cmp").arg(from.join(name)).arg(back.join(name)));
+        let (meta, wanted) = (fs::metadata(back.join(name)).unwrap(), fs::metadata(from.join(name)).unwrap());
+        assert_eq!((meta.len(), meta.modified().unwrap()), (wanted.len(), wanted.modified().unwrap()), "{name}");
+        assert!(meta.blocks() * 512 < 3 << 20, "{name} takes {} blocks", meta.blocks());
+    }
+}

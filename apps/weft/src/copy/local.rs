@@ -118,6 +118,7 @@ impl LocalPlace {
             kind: kind_of(stat.st_mode),
             mode: stat.st_mode & 0o7777,
             bytes: stat.st_size as u64,
+            has_holes: (stat.st_blocks as u64).saturating_mul(512) < stat.st_size as u64,
             times: Some(times),
             identity: Some((0, stat.st_dev, stat.st_ino)),
         })
@@ -282,6 +283,7 @@ fn meta_of(meta: &fs::Metadata) -> Meta {
         kind: kind_of(meta.mode()),
         mode: meta.mode() & 0o7777,
         bytes: meta.len(),
+        has_holes: meta.blocks().saturating_mul(512) < meta.len(),
         times: Some(times),
         identity: Some((0, meta.dev(), meta.ino())),
     }

@@ -4,7 +4,8 @@
 //! One thread walks the source, makes directories and queues files; workers copy them. A large file
 //! is cut into chunks that several workers copy. Directories get their mode and times at the end,
 //! deepest first, since every entry that is made changes them. `place.rs` knows what objects can
-//! do, `local.rs` those of this machine, `workers.rs` the queue and the workers.
+//! do, `local.rs` those of this machine, `source.rs` what a file holds and where its holes are,
+//! `workers.rs` the queue and the workers.
 //!
 //! Owners are not kept, so set-user and set-group bits are not kept either: a user's program would
 //! otherwise run with the rights of whoever copied it.
@@ -12,6 +13,7 @@
 mod block;
 mod local;
 mod place;
+mod source;
 mod workers;
 
 use std::collections::BTreeSet;

@@ -20,6 +20,7 @@ use weft_wire::ops::SetTime;
 use crate::copy::block::Block;
 use crate::copy::local;
 use crate::copy::local::LocalPlace;
+use crate::copy::source::{Source, told};
 
 /// Where something is or shall be.
 #[derive(Clone)]
@@ -53,18 +54,12 @@ pub struct Meta {
     pub mode: u32,
     /// Bytes of a file.
     pub bytes: u64,
+    /// It takes less space than its bytes would: some of it are holes.
+    pub has_holes: bool,
     /// Access and modification, if they are to be kept.
     pub times: Option<(WallTime, WallTime)>,
     /// Which object it is.
     pub identity: Option<Identity>,
-}
-
-/// A file that is read.
-pub enum Source {
-    /// On this machine.
-    Local(File),
-    /// In a file system.
-    Remote(Arc<Fs>, Arc<OpenFile>),
 }
 
 /// A file that is written.
@@ -340,41 +335,6 @@ impl Place {
     }
 }
 
-impl Source {
-    /// Reads up to `buffer.len()` bytes at `offset`; fewer only at the end of the file.
-    ///
-    /// # Errors
-    /// If reading fails.
-    pub fn read_at<'a>(&self, offset: u64, buffer: &'a mut [u8]) -> Result<Block<'a>> {
-        match self {
-            Source::Local(file) => {
-                let mut filled = 0;
-                while filled < buffer.len() {
-                    match file.read_at(&mut buffer[filled..], offset + filled as u64) {
-                        Ok(0) => break,
-                        Ok(count) => filled += count,
-                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                        Err(error) => return Err(error.into()),
-                    }
-                }
-                Ok(Block::Buffer(&buffer[..filled]))
-            }
-            Source::Remote(fs, file) => Ok(Block::Pieces(told(fs, fs.run(fs.client.read(file, offset, buffer.len() as u64)))?)),
-        }
-    }
-
-    /// Closes.
-    ///
-    /// # Errors
-    /// Of the server.
-    pub fn close(&self) -> Result<()> {
-        match self {
-            Source::Local(_) => Ok(()),
-            Source::Remote(fs, file) => told(fs, fs.run(fs.client.close(file.clone()))),
-        }
-    }
-}
-
 impl Target {
     /// Writes a block.
     ///
@@ -399,6 +359,30 @@ impl Target {
                 Ok(())
             }
             Target::Remote(fs, file) => told(fs, fs.run(fs.client.write(file, offset, Bulk::Slices(slices)))),
+            Target::Whole(..) => bail!("it is written already"),
+        }
+    }
+
+    /// True if what nobody writes to it reads as zeros: a device has what it had.
+    pub fn has_holes(&self) -> bool {
+        match self {
+            Target::Local(file) => file.metadata().is_ok_and(|meta| meta.is_file()),
+            Target::Remote(..) => true,
+            Target::Whole(..) => false,
+        }
+    }
+
+    /// Sets the size: what is behind the last byte that was written becomes a hole.
+    ///
+    /// # Errors
+    /// If it cannot be set.
+    pub fn set_size(&self, size: u64) -> Result<()> {
+        match self {
+            Target::Local(file) => Ok(file.set_len(size)?),
+            Target::Remote(fs, file) => {
+                let changes = SetAttr { size: Some(size), opened_for_write: true, ..SetAttr::default() };
+                told(fs, fs.run(fs.client.setattr(&fs.who, file.handle(), &changes))).map(|_| ())
+            }
             Target::Whole(..) => bail!("it is written already"),
         }
     }
@@ -436,14 +420,10 @@ fn finish_remote(fs: &Fs, place: &Place, handle: Handle, meta: &Meta) -> Result<
     set_remote_meta(fs, place.display().as_bytes(), handle, meta)
 }
 
-/// An error of an open file, whose path the caller knows.
-fn told<T>(fs: &Fs, result: weft_client::Result<T>) -> Result<T> {
-    result.map_err(|error| anyhow::Error::new(error).context(fs.why(&error)))
-}
-
 fn remote_meta(fs: &Fs, attr: &Attr) -> Meta {
     let identity = Some((fs.id().0, 0, attr.handle.0));
-    Meta { kind: attr.kind, mode: attr.permissions(), bytes: attr.size, times: Some((attr.atime, attr.mtime)), identity }
+    let (times, has_holes) = (Some((attr.atime, attr.mtime)), attr.hole_bytes > 0);
+    Meta { kind: attr.kind, mode: attr.permissions(), bytes: attr.size, has_holes, times, identity }
 }
 
 fn set_remote_meta(fs: &Fs, path: &[u8], handle: Handle, meta: &Meta) -> Result<()> {
@@ -495,5 +475,12 @@ mod tests {
         assert_eq!(sub.make_dir(0o755).unwrap().kind, FileKind::Directory);
         assert!(sub.make_symlink(b"x").is_err());
         assert!(link.make_dir(0o755).is_err());
+    }
+
+    #[test]
+    fn what_a_device_has_is_not_taken_for_a_hole() {
+        let device = File::options().write(true).open("/dev/null").unwrap();
+        assert!(!Target::Local(device).has_holes());
+        assert!(Target::Local(tempfile::tempfile().unwrap()).has_holes());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -13,9 +14,10 @@ use indicatif::ProgressBar;
 use weft_client::CreateOptions;
 use weft_layout::INLINE_BYTES_MAX;
 
-use crate::copy::Copied;
 use crate::copy::block::Block;
-use crate::copy::place::{Meta, Place, Source, Target};
+use crate::copy::place::{Meta, Place, Target};
+use crate::copy::source::Source;
+use crate::copy::{Copied, SMALL_BYTES_MAX};
 
 /// Bytes of one read and write.
 const BLOCK_BYTES: usize = 4 << 20;
@@ -59,6 +61,10 @@ pub struct Transfer {
     target: Target,
     new: bool,
     meta: Meta,
+    /// Behind the last byte that was written.
+    data_end: AtomicU64,
+    /// Behind the last hole that was passed over.
+    hole_end: AtomicU64,
     chunks_left: AtomicU64,
     failed: AtomicBool,
 }
@@ -242,8 +248,7 @@ impl Shared {
             return Err(error.context(failed(source, to, is_new)));
         }
         target.finish(to, meta).with_context(|| format!("cannot finish {}", to.display()))?;
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.bar.inc(bytes);
+        self.advance(bytes);
         self.files.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -258,11 +263,12 @@ impl Shared {
                 return self.write_whole(&file, data);
             }
         }
-        let Named { source: from, target: to, meta } = file;
+        let Named { source: from, target: to, mut meta } = file;
         let (target, new) = to.create(meta.mode, &self.file).inspect_err(|_| drop(source.close()))?;
+        meta.has_holes &= target.has_holes();
         let chunks = meta.bytes.div_ceil(CHUNK_BYTES).max(1);
-        let transfer =
-            Transfer { from, to, source, target, new, meta, chunks_left: AtomicU64::new(chunks), failed: AtomicBool::new(false) };
+        let (data_end, hole_end, chunks_left) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(chunks));
+        let transfer = Transfer { from, to, source, target, new, meta, data_end, hole_end, chunks_left, failed: AtomicBool::new(false) };
         if chunks == 1 {
             // Up to its end, whatever size it was said to have: it may have grown, or be one whose
             // size nobody knows.
@@ -280,30 +286,58 @@ impl Shared {
         Ok(())
     }
 
-    /// Copies from `offset` to the end, or `bytes` of it.
+    /// Copies from `offset` to the end, or `bytes` of it. Holes of a file that is not small stay.
     fn copy_range(&self, transfer: &Transfer, offset: u64, bytes: Option<u64>, buffer: &mut [u8]) -> Result<()> {
+        let end = bytes.map_or(u64::MAX, |bytes| offset + bytes);
+        if !transfer.meta.has_holes || transfer.meta.bytes <= SMALL_BYTES_MAX {
+            return self.copy_data(transfer, offset..end, buffer).map(|_| ());
+        }
         let mut at = offset;
+        while at < end {
+            let Some(data) = transfer.source.data_from(at).context("reading")?.filter(|data| data.start < end) else {
+                let size = transfer.source.size().context("reading")?.min(end);
+                transfer.hole_end.fetch_max(size, Ordering::Relaxed);
+                self.advance(size.saturating_sub(at));
+                return Ok(());
+            };
+            self.advance(data.start - at);
+            let stop = data.end.min(end);
+            at = self.copy_data(transfer, data.start..stop, buffer)?;
+            if at < stop {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies these bytes, or up to the end of the file; gives where it stopped.
+    fn copy_data(&self, transfer: &Transfer, data: Range<u64>, buffer: &mut [u8]) -> Result<u64> {
+        let mut at = data.start;
         loop {
             if self.stopped() {
                 bail!("interrupted");
             }
-            let left = bytes.map_or(u64::MAX, |bytes| offset + bytes - at);
-            let want = left.min(buffer.len() as u64);
+            let want = (data.end - at).min(buffer.len() as u64);
             if want == 0 {
-                return Ok(());
+                return Ok(at);
             }
             let block = transfer.source.read_at(at, &mut buffer[..want as usize]).context("reading")?;
             let got = block.len();
             if got > 0 {
                 transfer.target.write_at(at, &block).context("writing")?;
+                transfer.data_end.fetch_max(at + got, Ordering::Relaxed);
             }
             at += got;
-            self.bytes.fetch_add(got, Ordering::Relaxed);
-            self.bar.inc(got);
+            self.advance(got);
             if got < want {
-                return Ok(());
+                return Ok(at);
             }
         }
+    }
+
+    fn advance(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.bar.inc(bytes);
     }
 
     /// Notes the outcome of a chunk; after the last one the file is finished, or removed if it is
@@ -317,7 +351,7 @@ impl Shared {
                 transfer.target.abandon();
                 self.abandoned(&transfer.to, transfer.new)?;
             } else {
-                let finished = transfer.target.finish(&transfer.to, &transfer.meta);
+                let finished = transfer.set_size().and_then(|()| transfer.target.finish(&transfer.to, &transfer.meta));
                 finished.and(closed).with_context(|| format!("cannot finish {}", transfer.to.display()))?;
                 self.files.fetch_add(1, Ordering::Relaxed);
             }
@@ -345,6 +379,14 @@ impl Shared {
     }
 }
 
+impl Transfer {
+    /// A hole at the end is part of the file, although nobody wrote behind it.
+    fn set_size(&self) -> Result<()> {
+        let [size, data_end] = [&self.hole_end, &self.data_end].map(|end| end.load(Ordering::Relaxed));
+        if size > data_end { self.target.set_size(size) } else { Ok(()) }
+    }
+}
+
 /// What is said of a target that is incomplete.
 fn failed(source: &Place, target: &Place, is_new: bool) -> String {
     let left = if is_new { "" } else { ", which was there before and is incomplete now" };
@@ -352,140 +394,4 @@ fn failed(source: &Place, target: &Place, is_new: bool) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::copy::{Copier, CopyOptions};
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
-
-    fn copy(from: &std::path::Path, to: &std::path::Path, stop: bool) -> Copied {
-        let file = CreateOptions::default();
-        let options = CopyOptions { recursive: true, preserve: true, dereference: false, jobs: 4, progress: false, umask: 0o22, file };
-        let mut copier = Copier::start(options, Arc::new(AtomicBool::new(stop)));
-        copier.copy(&Place::local(from), &Place::local(to)).unwrap();
-        copier.finish()
-    }
-
-    #[test]
-    fn a_tree_arrives_whole() {
-        let dir = tempfile::tempdir().unwrap();
-        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-        fs::create_dir_all(from.join("a/b")).unwrap();
-        for index in 0..50u32 {
-            fs::write(from.join(format!("a/f{index}")), vec![index as u8; index as usize * 1000]).unwrap();
-        }
-        // Larger than one chunk, so that several workers share it; sparse, so that it is cheap.
-        fs::File::create(from.join("big")).unwrap().set_len(CHUNK_BYTES + 12345).unwrap();
-        std::os::unix::fs::symlink("../big", from.join("a/link")).unwrap();
-        fs::set_permissions(from.join("a/b"), fs::Permissions::from_mode(0o500)).unwrap();
-        let counts = copy(&from, &to, false);
-        assert_eq!((counts.files, counts.directories, counts.symlinks, counts.failures), (51, 3, 1, 0));
-        for index in 0..50u32 {
-            assert_eq!(fs::read(to.join(format!("a/f{index}"))).unwrap(), vec![index as u8; index as usize * 1000]);
-        }
-        assert_eq!(fs::metadata(to.join("big")).unwrap().len(), CHUNK_BYTES + 12345);
-        assert_eq!(fs::read_link(to.join("a/link")).unwrap().to_str(), Some("../big"));
-        assert_eq!(fs::metadata(to.join("a/b")).unwrap().permissions().mode() & 0o7777, 0o500);
-        let mtime = |path: &std::path::Path| fs::metadata(path).unwrap().modified().unwrap();
-        assert_eq!(mtime(&to.join("a")), mtime(&from.join("a")));
-        assert_eq!(mtime(&to.join("a/f7")), mtime(&from.join("a/f7")));
-    }
-
-    #[test]
-    fn set_user_and_set_group_bits_are_not_copied() {
-        let dir = tempfile::tempdir().unwrap();
-        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-        fs::create_dir_all(from.join("sub")).unwrap();
-        fs::write(from.join("program"), "#!").unwrap();
-        for (name, mode) in [("program", 0o6755), ("sub", 0o7775), ("", 0o2755)] {
-            fs::set_permissions(from.join(name), fs::Permissions::from_mode(mode)).unwrap();
-        }
-        assert_eq!(copy(&from, &to, false).failures, 0);
-        let mode = |path: std::path::PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
-        assert_eq!([mode(to.join("program")), mode(to.join("sub")), mode(to)], [0o755, 0o1775, 0o755]);
-    }
-
-    #[test]
-    fn a_second_copy_stays_inside_its_target() {
-        let dir = tempfile::tempdir().unwrap();
-        let (from, to, outside) = (dir.path().join("from"), dir.path().join("to"), dir.path().join("outside"));
-        for made in [&from, &from.join("sub"), &outside] {
-            fs::create_dir(made).unwrap();
-        }
-        fs::write(from.join("sub/f"), "new").unwrap();
-        fs::write(from.join("g"), "new").unwrap();
-        fs::write(outside.join("g"), "precious").unwrap();
-        assert_eq!(copy(&from, &to, false).failures, 0);
-        // Somebody who may write to the copy plants symlinks in it.
-        fs::remove_dir_all(to.join("sub")).unwrap();
-        fs::remove_file(to.join("g")).unwrap();
-        std::os::unix::fs::symlink(&outside, to.join("sub")).unwrap();
-        std::os::unix::fs::symlink(outside.join("g"), to.join("g")).unwrap();
-        let counts = copy(&from, &to, false);
-        assert_eq!((counts.files, counts.failures), (1, 1), "the symlink to a directory is refused, that to a file replaced");
-        assert!(!outside.join("f").exists());
-        assert_eq!(fs::read(outside.join("g")).unwrap(), b"precious");
-        assert_eq!(fs::read(to.join("g")).unwrap(), b"new");
-    }
-
-    #[test]
-    fn a_stopped_copy_leaves_nothing_half_done() {
-        let dir = tempfile::tempdir().unwrap();
-        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-        fs::create_dir(&from).unwrap();
-        fs::write(from.join("f"), "content").unwrap();
-        assert_eq!(copy(&from, &to, true).files, 0);
-        assert!(!to.join("f").exists());
-    }
-
-    #[test]
-    fn a_target_that_was_there_before_is_named_if_it_is_incomplete() {
-        let dir = tempfile::tempdir().unwrap();
-        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-        // Two chunks of one worker: nothing is copied once somebody has stopped it.
-        fs::File::create(&from).unwrap().set_len(CHUNK_BYTES + 1).unwrap();
-        for (is_there, left) in [(true, vec![to.display().to_string()]), (false, vec![])] {
-            let stop = Arc::new(AtomicBool::new(false));
-            let workers = Workers::start(1, CreateOptions::default(), ProgressBar::hidden(), stop.clone());
-            if is_there {
-                fs::write(&to, "precious").unwrap();
-            }
-            let source = Place::local(&from);
-            let file = Named { meta: source.meta(false).unwrap(), source, target: Place::local(&to) };
-            workers.shared.copy_file(file, &mut [0; 1]).unwrap();
-            stop.store(true, Ordering::Relaxed);
-            let copied = workers.finish();
-            assert_eq!((copied.files, copied.incomplete), (0, left));
-            assert_eq!(to.exists(), is_there);
-            let _ = fs::remove_file(&to);
-        }
-    }
-
-    #[test]
-    fn copying_into_itself_ends() {
-        let dir = tempfile::tempdir().unwrap();
-        let from = dir.path().join("from");
-        fs::create_dir(&from).unwrap();
-        fs::write(from.join("f"), "content").unwrap();
-        let counts = copy(&from, &from.join("inside"), false);
-        assert_eq!((counts.files, counts.failures), (1, 1));
-        assert!(from.join("inside/f").exists() && !from.join("inside/inside").exists());
-    }
-
-    #[test]
-    fn a_symlink_to_what_is_above_it_is_not_followed_without_end() {
-        let dir = tempfile::tempdir().unwrap();
-        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-        fs::create_dir_all(from.join("sub")).unwrap();
-        fs::write(from.join("sub/f"), "content").unwrap();
-        std::os::unix::fs::symlink("..", from.join("sub/up")).unwrap();
-        std::os::unix::fs::symlink("sub", from.join("twice")).unwrap();
-        let file = CreateOptions::default();
-        let options = CopyOptions { recursive: true, preserve: true, dereference: true, jobs: 2, progress: false, umask: 0o22, file };
-        let mut copier = Copier::start(options, Arc::new(AtomicBool::new(false)));
-        copier.copy(&Place::local(&from), &Place::local(&to)).unwrap();
-        let counts = copier.finish();
-        assert_eq!((counts.files, counts.failures), (2, 2), "a directory that is led to twice is copied twice");
-        assert!(to.join("twice/f").exists() && !to.join("sub/up").exists());
-    }
-}
+mod tests;
