@@ -3,6 +3,7 @@
 
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::thread;
 
@@ -89,6 +90,12 @@ pub fn release(signals: &[i32]) -> Result<()> {
 /// If its file cannot be found.
 pub fn this_program() -> Result<Command> {
     Ok(Command::new(std::env::current_exe().context("cannot find this program's own file")?))
+}
+
+/// The folder for temporary files; an empty `TMPDIR` names none, as for shells.
+pub fn temporary_dir() -> PathBuf {
+    let named = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty());
+    named.map_or_else(|| PathBuf::from("/tmp"), PathBuf::from)
 }
 
 /// Calls `then` when a process has ended, in a thread of its own. The process must live now, so

@@ -254,3 +254,15 @@ fn a_plain_user_runs_a_job_by_fusermount3() {
     let words = run(&mut user.job_with_device("600", "auto", "echo no"), PATIENCE).words();
     assert!(words.contains("no mount in a namespace"), "{words}");
 }
+
+#[test]
+fn an_empty_name_of_a_temporary_folder_is_none() {
+    if !available("an_empty_name_of_a_temporary_folder_is_none", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::prepare();
+    let mut command = weft();
+    command.args(["run", "--ephemeral", "--data", "1", "--", "printenv", "WEFT_MOUNT"]);
+    let said = ok(command.env("TMPDIR", "").current_dir(fs.path("")));
+    assert!(said.starts_with("/tmp/weft-run-"), "{said}");
+}

@@ -15,9 +15,9 @@ use weft_host::config::{Config, write_in_one_step};
 use weft_host::connect::{Common, Fs};
 use weft_host::hosts::Order;
 use weft_host::output::{print, tell};
-use weft_host::process;
 use weft_host::process::StopSignals;
 use weft_host::state::{StateDir, make_private_dir};
+use weft_host::{job, process};
 
 /// Most bytes of an order.
 const ORDER_BYTES_MAX: u64 = 16 << 20;
@@ -44,7 +44,7 @@ impl Args {
         let mut line = String::new();
         input.by_ref().take(ORDER_BYTES_MAX).read_line(&mut line).context("no order came")?;
         let order: Order = serde_json::from_str(&line).context("this is no order")?;
-        let place = if order.dir.is_empty() { std::env::temp_dir() } else { PathBuf::from(&order.dir) };
+        let place = if order.dir.is_empty() { job::temporary_dir() } else { PathBuf::from(&order.dir) };
         let home = place.join(&order.folder);
         // Nobody else can have made it, nor an earlier job.
         let made = DirBuilder::new().mode(0o700).create(&home);

@@ -32,7 +32,7 @@ impl Scratch {
     /// # Errors
     /// If it cannot be made.
     pub fn begin(below: Option<&Path>) -> Result<Scratch> {
-        let below = std::path::absolute(below.map_or_else(std::env::temp_dir, Path::to_path_buf))?;
+        let below = std::path::absolute(below.map_or_else(job::temporary_dir, Path::to_path_buf))?;
         let made = tempfile::Builder::new().prefix("weft-run-").tempdir_in(&below);
         let home = made.with_context(|| format!("cannot make a folder below {}; name another place by --scratch", below.display()))?;
         let mut command = job::this_program()?;
