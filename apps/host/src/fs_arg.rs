@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 use crate::mounts;
+use crate::output::shell_word;
 use crate::state::holds_config;
 
 /// Name of the config inside a state directory.
@@ -53,7 +54,7 @@ impl FsArg {
             let config = path.join(CONFIG_NAME);
             if !holds_config(path)? {
                 let is_empty = std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
-                let advice = if is_empty { format!("; `weft up --state {}` makes one there", path.display()) } else { String::new() };
+                let advice = if is_empty { format!("; `weft up --state {}` makes one there", shell_word(path)) } else { String::new() };
                 bail!("{} is no Weft state directory (it has no {CONFIG_NAME}) and no mount of Weft{advice}", path.display());
             }
             return Ok(FsArg::Config(config));

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use weft_base::ServerRole;
 
 use crate::config::DraftServer;
+use crate::output;
 use crate::units::ByteSize;
 
 /// Most hosts of one job.
@@ -67,7 +68,7 @@ impl Launcher {
             Launcher::Ssh => {
                 command = Command::new("ssh");
                 // A shell over there splits the line.
-                let line: Vec<String> = std::iter::once(program).chain(args.iter().copied()).map(quoted).collect();
+                let line: Vec<String> = std::iter::once(program).chain(args.iter().copied()).map(output::quoted).collect();
                 command.args(["-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15", "--", host]).arg(line.join(" "));
                 return command;
             }
@@ -165,11 +166,6 @@ pub fn servers(hosts: &[String], meta: u16, data: u16, port: u16, capacity: Opti
         }
     }
     Ok(servers)
-}
-
-/// A word for a shell.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use weft_wire::ops::MountErrorRow;
 
 use crate::command_socket;
 use crate::mounts;
+use crate::output::shell_word;
 use crate::process;
 use crate::process::{Ended, Held, PidFile};
 use crate::state;
@@ -252,7 +253,11 @@ impl ListedMount {
             };
         }
         if self.is_mounted()? {
-            bail!("{} is still mounted; is something else mounted over it? try `umount -l {0}`", self.place.display());
+            bail!(
+                "{} is still mounted; is something else mounted over it? try `umount -l {}`",
+                self.place.display(),
+                shell_word(&self.place)
+            );
         }
         Ok(outcome)
     }

@@ -1,6 +1,7 @@
 //! What commands print: tables for people, JSON for programs, and nothing more when the reader of a
 //! pipe has gone.
 
+use std::ffi::OsStr;
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -104,6 +105,19 @@ pub fn show_name(name: &[u8]) -> String {
     }
 }
 
+/// A word of a command that a person is advised to give: in quotes if a shell would read something
+/// else without.
+pub fn shell_word(word: impl AsRef<OsStr>) -> String {
+    let word = word.as_ref().to_string_lossy();
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+:,@%".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) { word.into_owned() } else { quoted(&word) }
+}
+
+/// A word in quotes for a shell.
+pub(crate) fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +128,12 @@ mod tests {
         table.row(vec!["meta0".into(), "1".into(), "serving".into()]);
         table.row(vec!["é".into(), "123456".into(), "".into()]);
         assert_eq!(table.render(), "name    bytes  state\nmeta0       1  serving\né      123456\n");
+    }
+
+    #[test]
+    fn words_are_quoted_where_a_shell_needs_it() {
+        let words = ["/data/größe-1.0", "weft://n:7000/fs", "a b", "it's", "~/fs", "$x", "", "a;b"].map(shell_word);
+        assert_eq!(words, ["/data/größe-1.0", "weft://n:7000/fs", "'a b'", r"'it'\''s'", "'~/fs'", "'$x'", "''", "'a;b'"]);
     }
 
     #[test]

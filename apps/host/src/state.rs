@@ -24,6 +24,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::config::SOCKET_PATH_BYTES_MAX;
 use crate::fs_arg::CONFIG_NAME;
+use crate::output::shell_word;
 use crate::process::{Held, PidFile};
 use crate::trust;
 
@@ -75,7 +76,7 @@ impl StateDir {
     pub fn existing(root: &Path) -> Result<StateDir> {
         let state = StateDir::at(root)?;
         if !holds_config(root)? {
-            bail!("{} holds no Weft file system (no {CONFIG_NAME}); `weft up --state {0}` makes one", root.display());
+            bail!("{} holds no Weft file system (no {CONFIG_NAME}); `weft up --state {}` makes one", root.display(), shell_word(root));
         }
         state.check()?;
         Ok(state)

@@ -9,6 +9,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
+use crate::output::shell_word;
+
 /// Permission bits that let others write.
 const WRITE_BY_OTHERS: u32 = 0o022;
 /// Permission bits of others at all.
@@ -48,10 +50,11 @@ pub fn check_secret(path: &Path, file: &File) -> Result<()> {
     check(path, &meta)?;
     if meta.mode() & OTHERS != 0 {
         bail!(
-            "the cluster key {} has mode {:04o}, so others may read it and use the file system as any user: chmod 600 {0} (a key that \
+            "the cluster key {} has mode {:04o}, so others may read it and use the file system as any user: chmod 600 {} (a key that \
              somebody may have read is to be replaced: SECURITY.md)",
             path.display(),
-            meta.mode() & 0o7777
+            meta.mode() & 0o7777,
+            shell_word(path)
         );
     }
     Ok(())
@@ -85,7 +88,7 @@ fn check(path: &Path, meta: &Metadata) -> Result<()> {
 }
 
 fn refusal(path: &Path, owner: u32, mode: u32, own: u32) -> Option<String> {
-    let path = path.display();
+    let (path, word) = (path.display(), shell_word(path));
     if owner != own && owner != 0 {
         return Some(format!(
             "{path} belongs to user {owner}, who could make this command, run by user {own}, do anything; run it as user {owner}, or \
@@ -93,7 +96,7 @@ fn refusal(path: &Path, owner: u32, mode: u32, own: u32) -> Option<String> {
         ));
     }
     if mode & WRITE_BY_OTHERS != 0 {
-        return Some(format!("{path} has mode {:04o}, so others may change it: chmod go-w {path}", mode & 0o7777));
+        return Some(format!("{path} has mode {:04o}, so others may change it: chmod go-w {word}", mode & 0o7777));
     }
     None
 }

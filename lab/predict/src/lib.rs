@@ -25,7 +25,7 @@ use anyhow::{Result, bail};
 use clap::Subcommand;
 use weft_bench::Stop;
 use weft_host::connect::Common;
-use weft_host::output::{print, tell_plainly};
+use weft_host::output::{print, shell_word, tell_plainly};
 
 use calibrate::Calibrated;
 
@@ -98,7 +98,7 @@ impl CalibrateArgs {
         let Calibrated { machine, errors, unrest } = calibrate::calibrate(self.dir.as_deref(), common, &stop, tell)?;
         let (file, now) = match self.file {
             Some(file) => {
-                let now = format!("weft predict run PLAN --machine {}", file.display());
+                let now = format!("weft predict run PLAN --machine {}", shell_word(&file));
                 (file, now)
             }
             None => (twin::usual_profile()?, "weft predict run PLAN, and weft explain says what a change would give".into()),

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use weft_system_tests::{FileSystem, Need, alive, available, fails, ok, signal, wait_until, weft};
+use weft_system_tests::{FileSystem, Need, alive, available, fails, ok, run, signal, wait_until, weft};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -30,6 +30,24 @@ fn arguments_that_make_no_file_system_leave_no_state() {
     let genconfig = ["genconfig", "--meta", "a:1", "--data", "a:2", "--stripe-width", "2", "--output"];
     assert!(fails(weft().args(genconfig).arg(fs.path("weft.toml"))).contains("stripe_width"));
     assert!(!fs.path("weft.toml").exists() && !fs.path("key").exists());
+}
+
+#[test]
+fn advice_can_be_pasted() {
+    let fs = FileSystem::prepare();
+    let state = fs.path("it's a state");
+    let begun = ok(weft().args(["up", "--data", "1", "--state"]).arg(&state));
+    let pasted = |text: &str, begin: &str, end: &str| {
+        let at = text.find(begin).unwrap_or_else(|| panic!("{begin}: {text}"));
+        let line = text[at..].lines().next().unwrap().split(end).next().unwrap().trim_end().to_string();
+        let line = line.replacen("weft ", "\"$0\" ", 1);
+        ok(Command::new("sh").args(["-c", &line]).arg(weft().get_program()))
+    };
+    assert!(pasted(&begun, "weft status --state", "    ").contains("data0"));
+    pasted(&begun, "weft down --state", "    ");
+    let words = run(weft().arg("status").arg("--state").arg(&state), PATIENCE).words();
+    pasted(&words, "weft up --state", "\n");
+    ok(weft().arg("down").arg(&state));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use weft_charts::{Frame, views};
 use weft_host::connect::Common;
 use weft_host::fs_arg::CONFIG_NAME;
 use weft_host::mounts;
-use weft_host::output::{Table, print_as};
+use weft_host::output::{Table, print_as, shell_word};
 use weft_host::parallel::at_once;
 use weft_host::units::seconds;
 use weft_predict::{Advised, advise};
@@ -209,7 +209,7 @@ fn refuse_a_second_recording(folder: &Path) -> Result<()> {
              that one with `weft explain {}`",
             folder.display(),
             files.len(),
-            folder.display()
+            shell_word(folder)
         ),
         // Not there yet, or whatever is wrong with it is said when it is written to.
         _ => Ok(()),

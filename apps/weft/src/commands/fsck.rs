@@ -9,7 +9,7 @@ use weft_base::{ROOT_HANDLE, ServerEntry, ServerRole};
 use weft_client::{DatafileSums, NameFault, NameFaultKind, NameSums, StrayDatafile};
 use weft_host::connect::{Common, Fs};
 use weft_host::named::NamedFs;
-use weft_host::output::{Table, print_as, show_name, tell};
+use weft_host::output::{Table, print_as, shell_word, show_name, tell};
 use weft_host::units::human_bytes;
 
 /// Check names, inodes and datafiles against each other, while the file system is used
@@ -153,7 +153,7 @@ impl Findings {
         let left: Vec<&Stray> = self.servers.iter().filter(|server| !server.removed).flat_map(|server| &server.strays).collect();
         if !left.is_empty() {
             let bytes = human_bytes(left.iter().map(|stray| stray.bytes).sum());
-            tell(&format!("{} datafiles ({bytes}) belong to no file: weft fsck --repair {} removes them", left.len(), fs.display()));
+            tell(&format!("{} datafiles ({bytes}) belong to no file: weft fsck --repair {} removes them", left.len(), shell_word(fs)));
         }
         let is_whole = self.unanswered.is_empty() && self.servers.iter().all(|server| server.failed.is_none());
         !self.wrong_names.is_empty() || !left.is_empty() || !is_whole

@@ -144,6 +144,7 @@ impl Args {
         let (config, key) = (output.display(), key.display());
         let KeyFiles { server, list } = KeyFiles::beside(output);
         let (server, list) = (server.display(), list.display());
+        let config_word = output::shell_word(output);
         let mut text = format!("wrote {config}, {key}, {server} and {list} (keep the keys secret, mode 0600)\n\nNext:\n");
         text += &format!(
             "  1. copy {config} and {key} to the same place on every machine, {server} to those of servers only, and {list} to that of {} (the others learn it)\n",
@@ -151,10 +152,10 @@ impl Args {
         );
         text += "  2. start each server on its machine; --create only the first time:\n";
         for server in &draft.servers {
-            text += &format!("       weft serve --config {config} --server {} --create    # {}\n", server.name, server.address);
+            text += &format!("       weft serve --config {config_word} --server {} --create    # {}\n", server.name, server.address);
         }
-        text += &format!("  3. check them all:   weft ping {config}\n");
-        text += &format!("  4. use it:           weft mount {config} /mnt/weft\n");
+        text += &format!("  3. check them all:   weft ping {config_word}\n");
+        text += &format!("  4. use it:           weft mount {config_word} /mnt/weft\n");
         text
     }
 }

@@ -19,7 +19,7 @@ use weft_host::command_socket::Service;
 use weft_host::connect::{Common, Fs};
 use weft_host::mounted;
 use weft_host::mounted::Note;
-use weft_host::output::{tell, tell_at};
+use weft_host::output::{shell_word, tell, tell_at};
 use weft_host::process;
 use weft_host::process::{HangUp, StopSignals};
 use weft_host::state::StateDir;
@@ -328,7 +328,9 @@ pub fn check_place(place: &Path, nonempty: bool) -> Result<()> {
         tell(&format!("removed a dead mount at {}", place.display()));
     }
     match std::fs::metadata(place) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!("{} does not exist; make it: mkdir -p {0}", place.display()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            bail!("{} does not exist; make it: mkdir -p {}", place.display(), shell_word(place))
+        }
         Err(error) => return Err(error).with_context(|| format!("cannot look at {}", place.display())),
         Ok(meta) if !meta.is_dir() => bail!("{} is no directory", place.display()),
         Ok(_) => {}
@@ -336,7 +338,7 @@ pub fn check_place(place: &Path, nonempty: bool) -> Result<()> {
     if let Some(mount) = mounts::at(place)?
         && mounts::is_weft(&mount)
     {
-        bail!("{} is mounted already ({}); `weft umount {0}` ends that", place.display(), mount.source);
+        bail!("{} is mounted already ({}); `weft umount {}` ends that", place.display(), mount.source, shell_word(place));
     }
     let first = std::fs::read_dir(place).ok().and_then(|mut entries| entries.next()?.ok());
     if let (Some(entry), false) = (first, nonempty) {

@@ -12,7 +12,7 @@ use weft_host::config::Config;
 use weft_host::connect::{Common, Fs};
 use weft_host::mount_list::SeenErrors;
 use weft_host::named::NamedState;
-use weft_host::output::{Table, print_as};
+use weft_host::output::{Table, print_as, shell_word};
 use weft_host::state::StateDir;
 use weft_host::units::human_bytes;
 use weft_host::{mount_list, process};
@@ -138,7 +138,7 @@ fn report(state: &StateDir, config: Config, common: &Common) -> Result<Report> {
                     true => {
                         format!("{} is lost; why is in {}/host*.log; weft down ends what is left", entry.name, state.run_dir().display())
                     }
-                    false => format!("{} is not running; start it: weft up --state {}", entry.name, state.root().display()),
+                    false => format!("{} is not running; start it: weft up --state {}", entry.name, shell_word(state.root())),
                 });
                 "not running".into()
             }

@@ -12,7 +12,7 @@ use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
 use weft_host::connect::Common;
 use weft_host::named::NamedFs;
-use weft_host::output::{Table, print, print_as, tell};
+use weft_host::output::{Table, print, print_as, shell_word, tell};
 use weft_host::units::ByteSize;
 use weft_recording::files_in;
 use weft_recording::nodes::{Answer, Traced, problems, text_of};
@@ -193,9 +193,9 @@ impl Ending {
             return shown;
         }
         for (folder, count) in others(&answers) {
-            let folder = folder.display();
+            let (shown, folder) = (folder.display(), shell_word(&folder));
             tell(&format!(
-                "{folder} has {count} more trace files, as of an earlier recording: `weft explain {folder}` reads all of them as one run; \
+                "{shown} has {count} more trace files, as of an earlier recording: `weft explain {folder}` reads all of them as one run; \
                  name files to choose, or take another folder with --into"
             ));
         }

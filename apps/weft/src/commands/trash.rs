@@ -10,7 +10,7 @@ use serde::Serialize;
 use weft_base::{Handle, Status, WallTime};
 use weft_client::{Discarded, TRASH, TrashFault, TreeRemoved};
 use weft_host::connect::{Common, Fs, FsPlace, kind_word};
-use weft_host::output::{Table, print, print_as, print_json, show_name};
+use weft_host::output::{Table, print, print_as, print_json, shell_word, show_name};
 
 use super::course::Course;
 use super::ls::time_string;
@@ -152,7 +152,9 @@ fn restore(fs: &Fs, path: &[u8], entry: Option<i64>, to: Option<&[u8]>) -> Resul
         Some(entry) => found.at == WallTime(entry) && found.path.as_deref().is_none_or(|was| was == path),
         None => found.path.as_deref() == Some(path),
     };
-    let Some(what) = found.iter().rev().find(is_it) else { bail!("{shown}: not in the trash, see weft trash list {}", fs.name) };
+    let Some(what) = found.iter().rev().find(is_it) else {
+        bail!("{shown}: not in the trash, see weft trash list {}", shell_word(&fs.name))
+    };
     let to = to.unwrap_or(path);
     let (dir, name) = fs.parent(to)?;
     if !fs.run_at(to, fs.client.restore(&fs.who, trash, what, (dir, &name)))? {
@@ -183,8 +185,9 @@ fn open(fs: &Fs, makes: bool) -> Result<Option<Handle>> {
     let all = format!("/{TRASH}").into_bytes();
     fs.run(fs.client.trash(&fs.who, makes)).map_err(|fault| match fault {
         TrashFault::All(error) if matches!(error.status, Status::AccessDenied | Status::NotPermitted) => anyhow!(
-            "{0}: there is no trash yet, and only root and the owner of the root can make one: weft mkdir -m 1777 {0}",
-            place(&all)
+            "{}: there is no trash yet, and only root and the owner of the root can make one: weft mkdir -m 1777 {}",
+            place(&all),
+            shell_word(place(&all))
         ),
         TrashFault::All(error) => fs.explain(&all, error),
         TrashFault::Own(error) => fs.explain(&place_of(fs), error),

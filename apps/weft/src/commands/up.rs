@@ -14,7 +14,7 @@ use weft_base::ServerRole;
 use weft_host::config::{Config, DraftServer, Engine, KeyFiles, ServerConfig, read_key};
 use weft_host::connect::{Common, Fs};
 use weft_host::named::NamedState;
-use weft_host::output::{print, tell};
+use weft_host::output::{print, shell_word, tell};
 use weft_host::process;
 use weft_host::process::StopSignals;
 use weft_host::state;
@@ -144,7 +144,7 @@ impl Args {
             && let Err(error) = weft_host::config::write_in_one_step(&state.formatted_file(), b"", 0o600)
         {
             // It runs, and the next `weft up` tries again.
-            tell(&format!("{error:#}; run `weft up --state {}` again when there is room", state.root().display()));
+            tell(&format!("{error:#}; run `weft up --state {}` again when there is room", shell_word(state.root())));
         }
         let elapsed = begun.elapsed();
         let place = self.mount_again(&state, &config, common)?;
@@ -297,16 +297,17 @@ impl Args {
             let now = remembered.as_ref().filter(|again| again.place == place).map_or(Vec::new(), |again| again.options.clone());
             if !self.options.is_empty() && options != now {
                 bail!(
-                    "it is mounted at {0} already, and -o {1} does not change how: `weft umount {0}`, then the same command again",
+                    "it is mounted at {} already, and -o {} does not change how: `weft umount {}`, then the same command again",
                     place.display(),
-                    options.join(",")
+                    options.join(","),
+                    shell_word(&place)
                 );
             }
             options = now;
         } else {
             let fs = config.file.clone().into_os_string();
             mount::in_background(&fs, &place, &options, common).with_context(|| {
-                format!("the file system runs, but it is not mounted; `weft down --state {}` stops it", state.root().display())
+                format!("the file system runs, but it is not mounted; `weft down --state {}` stops it", shell_word(state.root()))
             })?;
         }
         let again = MountAgain { place, options };
@@ -320,7 +321,7 @@ impl Args {
 
     fn report(&self, state: &StateDir, config: &Config, started: usize, elapsed: Duration, place: Option<&Path>) -> String {
         let total = config.servers.len();
-        let root = state.root().display();
+        let root = shell_word(state.root());
         let mut text = match started {
             0 => format!("all {total} servers of {} run already\n", config.fs_name),
             _ if started < total => {
@@ -334,7 +335,7 @@ impl Args {
         let mut next = Vec::new();
         if place.is_none() {
             next.push((format!("weft mount {root} MNT"), "mount it"));
-            next.push((format!("weft cp -r DIR {root}:/"), "or use it without a mount"));
+            next.push((format!("weft cp -r DIR {}", shell_word(format!("{}:/", state.root().display()))), "or use it without a mount"));
         }
         next.push((format!("weft status --state {root}"), "look at the servers"));
         next.push((if self.foreground { "Ctrl-C".to_string() } else { format!("weft down --state {root}") }, "stop it"));

@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use weft_host::job::{JobSignals, end_as};
-use weft_host::output::{print, tell};
+use weft_host::output::{print, shell_word, tell};
 use weft_host::units::ByteSize;
 use weft_recording::beside::HostWatch;
 use weft_recording::mpi::{Recorded, complete, library};
@@ -53,11 +53,12 @@ impl Args {
         recorded.problems.iter().for_each(|problem| tell(problem));
         let project = self.into.join("run.proj");
         print(&format!(
-            "{}: {} ranks, {} calls\nthen: weft view {0}, weft sim run {}\n",
+            "{}: {} ranks, {} calls\nthen: weft view {}, weft sim run {}\n",
             project.display(),
             recorded.ranks,
             recorded.states,
-            self.into.join(plan).display()
+            shell_word(&project),
+            shell_word(self.into.join(plan))
         ))?;
         Ok(end_as(status))
     }

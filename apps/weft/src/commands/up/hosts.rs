@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use weft_host::config::{Config, KeyFiles, write_in_one_step};
 use weft_host::connect::{Common, Fs, random};
 use weft_host::hosts::{self, Job, Launcher};
-use weft_host::output::{print, tell};
+use weft_host::output::{print, shell_word, tell};
 use weft_host::process::StopSignals;
 use weft_host::state::StateDir;
 use weft_host::{job, process, state};
@@ -99,7 +99,11 @@ impl super::Args {
         state::make_private_dir(&state.run_dir())?;
         let lock = state.lock()?;
         if state.config_file().exists() {
-            bail!("{} holds a file system already; end it by `weft down --state {0}`, or take another directory", root.display());
+            bail!(
+                "{} holds a file system already; end it by `weft down --state {}`, or take another directory",
+                root.display(),
+                shell_word(&root)
+            );
         }
         let made = self.begin_job(launcher, &state, common, &stopped);
         if made.is_err() {
@@ -127,7 +131,7 @@ impl super::Args {
             job.hosts.len(),
             begun.elapsed().as_secs_f64(),
             place.map_or(String::new(), |place| format!("mounted at {}\n", place.display())),
-            root = state.root().display(),
+            root = shell_word(state.root()),
         ))?;
         Ok(Some(ExitCode::SUCCESS))
     }

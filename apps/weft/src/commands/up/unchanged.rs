@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 use weft_base::ServerRole;
 use weft_host::config::{Config, Durability};
 use weft_host::connect::Fs;
+use weft_host::output::shell_word;
 use weft_host::units::ByteSize;
 use weft_rt_real::Address;
 use weft_wire::ops::ServerInfo;
@@ -82,10 +83,11 @@ impl Args {
         let Some(asked) = self.settings.durability.map(Durability::name) else { return Ok(()) };
         if let Some(other) = answers.iter().find(|info| info.durability != asked) {
             bail!(
-                "a server of {} has the durability {}, and --durability is for new file systems: `weft set durability {asked} {0}` changes it \
+                "a server of {} has the durability {}, and --durability is for new file systems: `weft set durability {asked} {}` changes it \
                  while the servers run",
                 fs.name,
-                other.durability
+                other.durability,
+                shell_word(&fs.name)
             );
         }
         Ok(())
