@@ -136,18 +136,15 @@ impl KeyRights {
     }
 
     /// Sees to it that a request asks for no more than the key allows: root may become nobody, and
-    /// what its client says it has open is no more than `opened` says. What an `owner` has open he
-    /// may go on to use, whatever the mode is by now: he could change that.
+    /// what its client says it has open is no more than `held` says, which gives the owner of the
+    /// file, too. What an owner has open he may go on to use, whatever the mode is by now: he could
+    /// change that.
     ///
     /// # Errors
     /// [`Status::KeyForbids`] for a user that the key does not speak for, and for the project of an
     /// object; [`Status::KeyReadsOnly`].
-    pub fn check_request(
-        &self,
-        request: &mut Request,
-        opened: impl Fn(Handle) -> Rights,
-        owner: impl Fn(Handle) -> Option<u32>,
-    ) -> Result<()> {
+    pub fn check_request(&self, request: &mut Request, held: impl Fn(Handle) -> (Rights, Option<u32>)) -> Result<()> {
+        let opened = |handle| held(handle).0;
         if self.is_read_only && changes_in_passing(request) {
             return Err(Status::KeyReadsOnly);
         }
@@ -172,7 +169,7 @@ impl KeyRights {
             _ => {}
         }
         if !self.is_for_everybody() {
-            believe(request, &opened);
+            believe(request, opened);
         }
         let is_renewal = match request {
             Request::Open(open) => open.who.checked_by_kernel && opened(open.handle).contains(open.rights.and(READ_AND_WRITE)),
@@ -180,7 +177,7 @@ impl KeyRights {
         };
         who_asks(request).map_or(Ok(()), |who| self.check_user(who))?;
         if let (true, Request::Open(open)) = (is_renewal, request) {
-            open.who.checked_by_kernel |= owner(open.handle) == Some(open.who.uid);
+            open.who.checked_by_kernel |= held(open.handle).1 == Some(open.who.uid);
         }
         Ok(())
     }

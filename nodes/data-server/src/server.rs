@@ -186,7 +186,7 @@ impl<R: ServerRuntime> Server<R> {
         let mut served = self.shell.begin(&header);
         let admitted = self.shell.admit(peer, &header, served.op()).and_then(|op| match self.clients.borrow_mut().admit(&header) {
             Verdict::Stale => Err(Status::StaleRequest),
-            verdict => Ok((verdict == Verdict::Executed, self.shell.decode(peer, op, body, |_| Rights::default(), |_| None)?)),
+            verdict => Ok((verdict == Verdict::Executed, self.shell.decode(peer, op, body, |_| (Rights::default(), None))?)),
         });
         match admitted {
             Ok((executed, request)) => {

@@ -81,21 +81,21 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 return Ok(Step::Later);
             }
         }
-        let owner = |handle| self.state.borrow().peek(handle).map(|inode| inode.uid);
-        let opened = |handle| {
+        let held = |handle| {
             let state = self.state.borrow();
             let has = state.opened_by(header.request.client, handle).map_or(Rights::default(), |(rights, _)| rights);
             // After a restart of this server, files that somebody was writing to: this client may
             // have been the one.
             let may_have_had = op == Op::Reclaim && state.is_in_grace() && state.has_lost_writers(handle);
             let may_lock = matches!(op, Op::Lock | Op::LockTest) && state.is_in_grace();
-            match (may_have_had, may_lock) {
+            let has = match (may_have_had, may_lock) {
                 (true, _) => has.with(Rights::WRITE),
                 (_, true) => has.with(Rights::READ),
                 _ => has,
-            }
+            };
+            (has, state.peek(handle).map(|inode| inode.uid))
         };
-        let mut request = self.shell.decode(peer, op, body, opened, owner)?;
+        let mut request = self.shell.decode(peer, op, body, held)?;
         if let Some(served) = self.current.borrow_mut().as_mut() {
             self.shell.asked(served, &request, is_first);
         }

@@ -60,22 +60,22 @@ impl Peers {
         self.limited.get() > 0
     }
 
-    /// Reads a request and sees to it that it asks for no more than the peer's key allows; `opened`
-    /// is what the peer has open, `owner` whose a file is.
+    /// Reads a request, and sees to it that it asks for no more than the key allows: `held` as of
+    /// [`crate::Shell::decode`].
     #[cold]
     pub(crate) fn decode_limited(
         &self,
         peer: PeerId,
         op: Op,
         body: Bytes,
-        opened: impl Fn(Handle) -> Rights,
-        owner: impl Fn(Handle) -> Option<u32>,
+        held: impl Fn(Handle) -> (Rights, Option<u32>),
     ) -> Result<Request> {
         let peers = self.by_peer.borrow();
         let Some(PeerRights { access, tags }) = peers.get(&peer) else { return Request::of(op, body) };
         let Tagged { message: mut request, tags: shown } = Request::tagged(op, body)?;
-        access.check_request(&mut request, &opened, owner)?;
-        tags.as_ref().map_or(Ok(()), |tags| tags.check(&request, &shown, &opened))?;
+        access.check_request(&mut request, &held)?;
+        let opened = |handle| held(handle).0;
+        tags.as_ref().map_or(Ok(()), |tags| tags.check(&request, &shown, opened))?;
         access.check_opened(&request, opened)?;
         Ok(request)
     }

@@ -216,23 +216,16 @@ impl<R: ServerRuntime> Shell<R> {
         Ok(op)
     }
 
-    /// Reads the body of a request. It asks for no more than the key of the peer allows; `opened`
-    /// is what the peer has open of a file, as far as this server knows, `owner` whose that is.
+    /// Reads the body of a request. It asks for no more than the key of the peer allows; `held` is
+    /// what the peer has open of a file, as far as this server knows, and whose that is.
     ///
     /// # Errors
     /// As [`Request::of`], and for what the key does not allow.
     #[inline]
-    pub fn decode(
-        &self,
-        peer: PeerId,
-        op: Op,
-        body: Bytes,
-        opened: impl Fn(Handle) -> Rights,
-        owner: impl Fn(Handle) -> Option<u32>,
-    ) -> Result<Request> {
+    pub fn decode(&self, peer: PeerId, op: Op, body: Bytes, held: impl Fn(Handle) -> (Rights, Option<u32>)) -> Result<Request> {
         match self.access.has_limited() {
             false => Request::of(op, body),
-            true => self.access.decode_limited(peer, op, body, opened, owner),
+            true => self.access.decode_limited(peer, op, body, held),
         }
     }
 

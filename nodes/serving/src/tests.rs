@@ -54,7 +54,7 @@ impl Toy {
         let (shell, header, is_first) = (&self.shell, frame.header, waited.is_none());
         let (mut served, until) = waited.unwrap_or_else(|| (shell.begin(&header), None));
         self.stage.log.borrow_mut().push("executes");
-        let decode = |op| shell.decode(peer, op, frame.body.clone(), |_| Rights::default(), |_| None);
+        let decode = |op| shell.decode(peer, op, frame.body.clone(), |_| (Rights::default(), None));
         let asked = shell.admit(peer, &header, served.op()).and_then(decode);
         if let Ok(request) = &asked {
             shell.asked(&mut served, request, is_first);

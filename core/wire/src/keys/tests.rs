@@ -15,12 +15,8 @@ fn who(uid: u32) -> Credentials {
     Credentials { uid, gid: uid, groups: vec![0, 4], checked_by_kernel: true }
 }
 
-fn nothing(_: Handle) -> Rights {
-    Rights::default()
-}
-
-fn nobodys(_: Handle) -> Option<u32> {
-    None
+fn nothing(_: Handle) -> (Rights, Option<u32>) {
+    (Rights::default(), None)
 }
 
 fn unlink(uid: u32) -> Request {
@@ -57,11 +53,11 @@ fn only_a_key_without_limits_says_for_which_project_something_counts() {
     };
     let inside = KeyRights { root: Handle(99), ..KeyRights::CLIENT };
     for name in ["user.weft.project", "user.pvfs2.project"] {
-        assert_eq!(inside.check_request(&mut named(name), nothing, nobodys), Err(Status::KeyForbids));
+        assert_eq!(inside.check_request(&mut named(name), nothing), Err(Status::KeyForbids));
     }
-    assert_eq!(inside.check_request(&mut named("user.weft.stripe_size"), nothing, nobodys), Ok(()));
+    assert_eq!(inside.check_request(&mut named("user.weft.stripe_size"), nothing), Ok(()));
     let mut removes = Request::RemoveXattr(RemoveXattrRequest { handle: Handle(5), name: b"user.weft.project"[..].into(), who: who(0) });
-    assert_eq!(inside.check_request(&mut removes, nothing, nobodys), Err(Status::KeyForbids));
+    assert_eq!(inside.check_request(&mut removes, nothing), Err(Status::KeyForbids));
 }
 
 #[test]
@@ -128,19 +124,19 @@ fn a_key_that_only_reads_changes_nothing() {
         assert_eq!(access.check_operation(op), Ok(()), "{op:?}");
     }
     let open = |rights| Request::Open(OpenRequest::of(Handle(3), rights, 1, who(7)));
-    assert_eq!(access.check_request(&mut open(Rights::READ), nothing, nobodys), Ok(()));
-    assert_eq!(access.check_request(&mut open(Rights::READ.with(Rights::WRITE)), nothing, nobodys), Err(Status::KeyReadsOnly));
-    assert_eq!(access.check_request(&mut Request::Ping(PingRequest {}), nothing, nobodys), Ok(()));
+    assert_eq!(access.check_request(&mut open(Rights::READ), nothing), Ok(()));
+    assert_eq!(access.check_request(&mut open(Rights::READ.with(Rights::WRITE)), nothing), Err(Status::KeyReadsOnly));
+    assert_eq!(access.check_request(&mut Request::Ping(PingRequest {}), nothing), Ok(()));
     // It leaves no time of access.
     let many = CloseManyRequest { contents: None, attributes: None, closes: vec![], read: None };
     let closes = |read| Request::CloseMany(CloseManyRequest { read, ..many.clone() });
     let mut request = closes(Some(vec![0].into()));
-    assert_eq!(access.check_request(&mut request, nothing, nobodys), Ok(()));
+    assert_eq!(access.check_request(&mut request, nothing), Ok(()));
     assert_eq!(request, closes(None));
     // Nor anything that it would have kept of a file.
     let content = vec![DelayedContent { number: 0, content: vec![1].into() }];
     let mut request = Request::CloseMany(CloseManyRequest { contents: Some(content), ..many });
-    assert_eq!(access.check_request(&mut request, nothing, nobodys), Err(Status::KeyReadsOnly));
+    assert_eq!(access.check_request(&mut request, nothing), Err(Status::KeyReadsOnly));
 }
 
 #[test]
@@ -149,7 +145,7 @@ fn a_client_of_some_users_is_not_believed_what_it_has_open() {
     let opened = |handle| if handle == mine { Rights::READ.with(Rights::WRITE) } else { Rights::READ };
     let range = KeyRights { uid_min: 1000, uid_max: 1999, ..KeyRights::CLIENT };
     let asked = |access: KeyRights, mut request: Request| {
-        access.check_request(&mut request, opened, nobodys).unwrap();
+        access.check_request(&mut request, |handle| (opened(handle), None)).unwrap();
         request
     };
     let close = |handle, truncate_epoch| {
@@ -182,7 +178,7 @@ fn an_owner_goes_on_with_what_his_client_has_open() {
     let squash = KeyRights { squashes_root: true, ..KeyRights::CLIENT };
     let is_trusted = |access: KeyRights, who: Credentials, rights, opened: Rights, owner| {
         let mut request = Request::Open(OpenRequest::of(Handle(3), rights, 1, who));
-        access.check_request(&mut request, |_| opened, |_| Some(owner)).unwrap();
+        access.check_request(&mut request, |_| (opened, Some(owner))).unwrap();
         let Request::Open(open) = request else { panic!("the same request") };
         open.who.checked_by_kernel
     };
@@ -199,17 +195,17 @@ fn an_owner_goes_on_with_what_his_client_has_open() {
 #[test]
 fn a_key_speaks_for_its_users_only() {
     let range = KeyRights { uid_min: 1000, uid_max: 1999, ..KeyRights::CLIENT };
-    assert_eq!(range.check_request(&mut unlink(1500), nothing, nobodys), Ok(()));
+    assert_eq!(range.check_request(&mut unlink(1500), nothing), Ok(()));
     for uid in [0, 999, 2000] {
-        assert_eq!(range.check_request(&mut unlink(uid), nothing, nobodys), Err(Status::KeyForbids));
+        assert_eq!(range.check_request(&mut unlink(uid), nothing), Err(Status::KeyForbids));
     }
     let squash = KeyRights { squashes_root: true, ..KeyRights::CLIENT };
     let mut request = unlink(0);
-    assert_eq!(squash.check_request(&mut request, nothing, nobodys), Ok(()));
+    assert_eq!(squash.check_request(&mut request, nothing), Ok(()));
     let Request::Unlink(UnlinkRequest { who, .. }) = request else { panic!("the same request") };
     assert_eq!(who, Credentials { uid: NOBODY, gid: NOBODY, groups: vec![], checked_by_kernel: false });
     let mut request = unlink(5);
-    assert_eq!(squash.check_request(&mut request, nothing, nobodys), Ok(()));
+    assert_eq!(squash.check_request(&mut request, nothing), Ok(()));
     let Request::Unlink(UnlinkRequest { who, .. }) = request else { panic!("the same request") };
     assert_eq!((who.uid, who.groups, who.checked_by_kernel), (5, vec![4], false), "nobody is in the group of root either");
 }
