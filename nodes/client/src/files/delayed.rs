@@ -224,7 +224,7 @@ impl Delayed {
 
     /// The server of the inode says that there is something in the file, or was. True the first
     /// time if that is because it has taken in what is on its way with a close.
-    pub(super) fn is_taken_in(&mut self) -> bool {
+    pub(super) fn note_taken_in(&mut self) -> bool {
         let is_closing = matches!(self, Delayed::Closing(_));
         let may_be = |content: &&mut Content| (is_closing || content.is_in_doubt) && content.tail.whole().is_some();
         self.content_mut().filter(may_be).is_some_and(|content| !std::mem::replace(&mut content.is_taken_in, true))

@@ -360,7 +360,7 @@ impl OpenInode {
         if attr.truncate_epoch < state.epoch {
             return View::Outdated;
         }
-        if (attr.size > 0 || attr.truncate_epoch > state.epoch) && state.delayed.is_taken_in() && attr.is_inline() {
+        if (attr.size > 0 || attr.truncate_epoch > state.epoch) && state.delayed.note_taken_in() && attr.is_inline() {
             self.is_inline.store(true, Ordering::Release);
         }
         if attr.truncate_epoch > state.epoch {

@@ -198,16 +198,14 @@ impl KnownDirectories {
         if !self.is_on() {
             return;
         }
-        self.lock().often.forget(dir);
-        self.stop_following(dir);
+        let mut inner = self.lock();
+        inner.often.forget(dir);
+        inner.stop_following(dir);
     }
 
     /// Its changes are told with versions that do not follow each other.
     pub fn stop_following(&self, dir: Handle) {
-        let mut inner = self.lock();
-        if let Some(directory) = inner.directories.remove(&dir) {
-            inner.names -= directory.names.map_or(0, |names| names.len());
-        }
+        self.lock().stop_following(dir);
     }
 
     /// A server has restarted: a power cut may have set versions back.
@@ -290,6 +288,14 @@ impl KnownDirectories {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().expect("no code panics while it holds this lock")
+    }
+}
+
+impl Inner {
+    fn stop_following(&mut self, dir: Handle) {
+        if let Some(directory) = self.directories.remove(&dir) {
+            self.names -= directory.names.map_or(0, |names| names.len());
+        }
     }
 }
 
