@@ -12,6 +12,7 @@ import argparse
 import json
 import pathlib
 import re
+import shutil
 import statistics
 import subprocess
 
@@ -20,7 +21,7 @@ NAMES = {"create": "File creation", "stat": "File stat", "remove": "File removal
 
 
 def said(command, where=None):
-    return subprocess.run(list(map(str, command)), cwd=where, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(list(map(str, command)), cwd=where, check=True, capture_output=True, text=True, timeout=600).stdout
 
 
 def of_weft(args, procs, what, *options):
@@ -61,7 +62,7 @@ def compare(args, procs, other, ours, theirs):
     for what in shares[0]:
         some = sorted(share[what] for share in shares)
         low, middle, high = statistics.quantiles(some, n=4)
-        print(f"{other}, {procs} processes, {what}: {middle:.3f} ({low:.3f} - {high:.3f}; {some[0]:.3f} - {some[-1]:.3f})", flush=True)
+        print(f"{other}, processes: {procs}, {what}: {middle:.3f} ({low:.3f} - {high:.3f}; {some[0]:.3f} - {some[-1]:.3f})", flush=True)
 
 
 def main():
@@ -75,6 +76,10 @@ def main():
     parser.add_argument("--pairs", type=int, default=20)
     args = parser.parse_args()
     args.dir = args.dir.absolute()
+    for program in ("weft", "mdtest", "ior", "mpirun"):
+        found = shutil.which(getattr(args, program)) or parser.error(f"there is no program {getattr(args, program)}")
+        # Some are started in another folder.
+        setattr(args, program, pathlib.Path(found).absolute())
     for procs in args.procs:
         compare(args, procs, "mdtest", names_of_weft, names_of_mdtest)
         compare(args, procs, "IOR", stream_of_weft, stream_of_ior)

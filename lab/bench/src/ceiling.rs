@@ -53,7 +53,7 @@ impl Args {
         options.reps = Reps::new(Duration::from_secs_f64(self.seconds), self.reps as usize);
         options.null_fuse.threads = usize::from(self.fuse_threads);
         options.only = self.only;
-        let dir = self.dir.unwrap_or_else(std::env::temp_dir);
+        let dir = self.dir.unwrap_or_else(weft_host::job::temporary_dir);
         let show = std::io::stderr().is_terminal();
         let all = run_all(&dir, &options, |row| {
             if show {

@@ -203,7 +203,7 @@ pub fn calibrate(dir: Option<&Path>, common: &Common, stop: &Stop, mut tell: imp
     let mut options = Options::new(weft_bench::spawner()?);
     options.reps = Reps::new(CEILING_TIME, 3);
     options.only = ["cpu", "rpc", "disk"].map(String::from).to_vec();
-    let place = dir.map_or_else(std::env::temp_dir, Path::to_path_buf);
+    let place = dir.map_or_else(weft_host::job::temporary_dir, Path::to_path_buf);
     let ceilings = weft_ceiling::run_all(&place, &options, |_| ())?;
     stop.check()?;
     let mut machine = start(&Primitives::of(&ceilings)?);
