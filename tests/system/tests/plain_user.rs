@@ -94,6 +94,42 @@ fn servers_and_commands_need_no_root() {
     assert!(user.fs.processes().is_empty());
 }
 
+/// What could not be copied out of a file system over hosts is copied by the next `weft down`, and
+/// what the first one has copied is in its way if it is read-only.
+#[test]
+fn what_is_read_only_is_copied_out_again() {
+    if geteuid().is_root() && !available("what_is_read_only_is_copied_out_again", &[Need::Programs(&["setpriv"])]) {
+        return;
+    }
+    let user = PlainUser::new();
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hosts/ssh"), user.fs.path("ssh")).unwrap();
+    let path = format!("{}:{}", user.fs.path("").display(), std::env::var("PATH").unwrap_or_default());
+    let sh = |line: &str| {
+        let mut command = user.command(Path::new("sh"));
+        command.args(["-c", line]).env("PATH", &path).env("WEFT_FAKE_HOSTS", user.fs.path("home/disks"));
+        command
+    };
+    ok(&mut sh(
+        "mkdir -p disks/127.0.0.2 in/sub out/in/z; echo 127.0.0.2 > hosts.txt; echo new > in/sub/f; echo new > in/g; echo new > in/z
+        chmod 444 in/sub/f in/g; chmod 555 in/sub",
+    ));
+    ok(&mut sh("weft up --state state --hosts hosts.txt --stage-in in --stage-out out"));
+    let said = fails(&mut sh("weft down state"));
+    assert!(said.contains("out/in/z") && said.contains("1 files or directories were not copied"), "{said}");
+    // A name in the read-only directory is missing, too.
+    ok(&mut sh(
+        "rmdir out/in/z; chmod 755 out/in/sub; rm -f out/in/sub/f; chmod 555 out/in/sub; chmod 644 out/in/g; echo old > out/in/g; chmod 444 out/in/g",
+    ));
+    ok(&mut sh("weft down state"));
+    ok(&mut sh("diff -r in out/in"));
+    let modes = ok(&mut sh("stat -c %a out/in/sub out/in/sub/f out/in/g"));
+    assert_eq!(modes.split_whitespace().collect::<Vec<_>>(), ["555", "444", "444"]);
+    // Without --force a file that may not be written is left alone, as `cp` does.
+    ok(&mut sh("weft up --state state > /dev/null; weft cp -r in state:/"));
+    assert!(fails(&mut sh("weft cp -r state:/in out")).contains("Permission denied"));
+    ok(&mut sh("weft cp -rf state:/in out; weft cp -rf in state:/"));
+}
+
 #[test]
 fn a_plain_user_mounts_through_fusermount3() {
     let test = "a_plain_user_mounts_through_fusermount3";

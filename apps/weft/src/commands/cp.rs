@@ -50,6 +50,9 @@ pub struct Args {
     /// Do not keep mode and modification time
     #[arg(long)]
     no_preserve: bool,
+    /// Replace files that may not be written, and write to read-only directories of your own
+    #[arg(short, long)]
+    force: bool,
     /// Files, or parts of large ones, copied at once
     #[arg(short, long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: u16,
@@ -98,6 +101,7 @@ impl Args {
             recursive: self.recursive,
             preserve: !self.no_preserve,
             dereference: self.dereference,
+            force: self.force,
             jobs: self.jobs.into(),
             progress: terminal && !self.quiet,
             umask,

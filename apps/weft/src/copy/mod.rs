@@ -44,6 +44,8 @@ pub struct CopyOptions {
     pub preserve: bool,
     /// Follow symlinks in the source instead of copying them.
     pub dereference: bool,
+    /// Replace files that may not be written, and write to read-only directories of one's own.
+    pub force: bool,
     /// Files or chunks copied at once.
     pub jobs: usize,
     /// Show a progress bar.
@@ -96,7 +98,7 @@ impl Copier {
     /// incomplete and new, and names what is incomplete and was there before.
     pub fn start(options: CopyOptions, stop: Arc<AtomicBool>) -> Copier {
         let bar = if options.progress { progress_bar() } else { ProgressBar::hidden() };
-        let workers = Workers::start(options.jobs, options.file.clone(), bar, stop.clone());
+        let workers = Workers::start(&options, bar, stop.clone());
         Copier {
             options,
             workers,
@@ -191,6 +193,10 @@ impl Copier {
             bail!("{} leads to a directory that holds it; it is not copied", source.display());
         }
         let made = target.make_dir(meta.mode | 0o700)?;
+        if self.options.force && made.mode & 0o700 != 0o700 {
+            // Its mode is set again at the end; who may not change it hears why with its entries.
+            let _ = target.set_meta(&Meta { mode: made.mode | 0o700, times: None, ..made });
+        }
         self.made.extend(made.identity);
         self.counts.directories += 1;
         self.above.extend(meta.identity);

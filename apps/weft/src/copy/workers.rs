@@ -11,13 +11,14 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
 use indicatif::ProgressBar;
+use weft_base::Status;
 use weft_client::CreateOptions;
 use weft_layout::INLINE_BYTES_MAX;
 
 use crate::copy::block::Block;
 use crate::copy::place::{Meta, Place, Target};
 use crate::copy::source::Source;
-use crate::copy::{Copied, SMALL_BYTES_MAX};
+use crate::copy::{Copied, CopyOptions, SMALL_BYTES_MAX};
 
 /// Bytes of one read and write.
 const BLOCK_BYTES: usize = 4 << 20;
@@ -85,6 +86,8 @@ struct Shared {
     bar: ProgressBar,
     /// How new files are made.
     file: CreateOptions,
+    /// Targets that may not be written are replaced.
+    force: bool,
     files: AtomicU64,
     bytes: AtomicU64,
     failures: AtomicU64,
@@ -100,21 +103,22 @@ struct Queue {
 }
 
 impl Workers {
-    /// Starts `count` threads.
-    pub fn start(count: usize, file: CreateOptions, bar: ProgressBar, stop: Arc<AtomicBool>) -> Workers {
+    /// Starts the threads.
+    pub fn start(options: &CopyOptions, bar: ProgressBar, stop: Arc<AtomicBool>) -> Workers {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             more: Condvar::new(),
             less: Condvar::new(),
             stop,
             bar,
-            file,
+            file: options.file.clone(),
+            force: options.force,
             files: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             incomplete: Mutex::default(),
         });
-        let threads = (0..count.max(1)).map(|_| {
+        let threads = (0..options.jobs.max(1)).map(|_| {
             let shared = shared.clone();
             thread::spawn(move || shared.work())
         });
@@ -239,7 +243,7 @@ impl Shared {
     fn write_whole(&self, file: &Named, data: Bytes) -> Result<()> {
         let Named { source, target: to, meta } = file;
         let bytes = data.len() as u64;
-        let (target, is_new) = to.create_with(meta.mode, &self.file, &data)?;
+        let (target, is_new) = self.made(to, || to.create_with(meta.mode, &self.file, &data))?;
         let is_written = bytes == 0 || matches!(target, Target::Whole(..));
         let written = if is_written { Ok(()) } else { target.write_at(0, &Block::Buffer(&data)) };
         if let Err(error) = written {
@@ -253,6 +257,14 @@ impl Shared {
         Ok(())
     }
 
+    /// Makes a target; one that may not be written is replaced, if so asked.
+    fn made<T>(&self, to: &Place, make: impl Fn() -> Result<T>) -> Result<T> {
+        match make() {
+            Err(error) if self.force && is_denied(&error) && to.remove().is_ok() => make(),
+            made => made,
+        }
+    }
+
     fn copy_file(&self, file: Named, buffer: &mut [u8]) -> Result<()> {
         let source = file.source.open()?;
         if file.meta.bytes <= u64::from(INLINE_BYTES_MAX) && matches!(file.target, Place::Remote { .. }) {
@@ -264,7 +276,8 @@ impl Shared {
             }
         }
         let Named { source: from, target: to, mut meta } = file;
-        let (target, new) = to.create(meta.mode, &self.file).inspect_err(|_| drop(source.close()))?;
+        let made = self.made(&to, || to.create(meta.mode, &self.file));
+        let (target, new) = made.inspect_err(|_| drop(source.close()))?;
         meta.has_holes &= target.has_holes();
         let chunks = meta.bytes.div_ceil(CHUNK_BYTES).max(1);
         let (data_end, hole_end, chunks_left) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(chunks));
@@ -385,6 +398,13 @@ impl Transfer {
         let [size, data_end] = [&self.hole_end, &self.data_end].map(|end| end.load(Ordering::Relaxed));
         if size > data_end { self.target.set_size(size) } else { Ok(()) }
     }
+}
+
+/// True if whoever copies has no right to do this.
+fn is_denied(error: &anyhow::Error) -> bool {
+    let here = |cause: &std::io::Error| cause.kind() == std::io::ErrorKind::PermissionDenied;
+    let there = |cause: &weft_client::Error| cause.status == Status::AccessDenied;
+    error.chain().any(|cause| cause.downcast_ref().is_some_and(here) || cause.downcast_ref().is_some_and(there))
 }
 
 /// What is said of a target that is incomplete.

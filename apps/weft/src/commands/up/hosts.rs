@@ -257,7 +257,7 @@ fn forget(state: &StateDir) {
 fn copy(from: &[OsString], to: &OsStr, common: &Common) -> Result<u64> {
     let timeout = common.timeout().as_secs().to_string();
     let mut command = job::this_program()?;
-    command.args(["cp", "-r", "--json", "--timeout", &timeout, "--"]).args(from).arg(to).stdout(Stdio::piped());
+    command.args(["cp", "-r", "--force", "--json", "--timeout", &timeout, "--"]).args(from).arg(to).stdout(Stdio::piped());
     let output = command.spawn().and_then(Child::wait_with_output).context("cannot start `weft cp`")?;
     let copied = serde_json::from_slice::<Copied>(&output.stdout);
     match copied {

@@ -5,10 +5,13 @@ use crate::copy::{Copier, CopyOptions};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-fn copy(from: &std::path::Path, to: &std::path::Path, stop: bool) -> Copied {
+fn options(jobs: usize) -> CopyOptions {
     let file = CreateOptions::default();
-    let options = CopyOptions { recursive: true, preserve: true, dereference: false, jobs: 4, progress: false, umask: 0o22, file };
-    let mut copier = Copier::start(options, Arc::new(AtomicBool::new(stop)));
+    CopyOptions { recursive: true, preserve: true, dereference: false, force: false, jobs, progress: false, umask: 0o22, file }
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path, stop: bool) -> Copied {
+    let mut copier = Copier::start(options(4), Arc::new(AtomicBool::new(stop)));
     copier.copy(&Place::local(from), &Place::local(to)).unwrap();
     copier.finish()
 }
@@ -93,7 +96,7 @@ fn a_target_that_was_there_before_is_named_if_it_is_incomplete() {
     fs::File::create(&from).unwrap().set_len(CHUNK_BYTES + 1).unwrap();
     for (is_there, left) in [(true, vec![to.display().to_string()]), (false, vec![])] {
         let stop = Arc::new(AtomicBool::new(false));
-        let workers = Workers::start(1, CreateOptions::default(), ProgressBar::hidden(), stop.clone());
+        let workers = Workers::start(&options(1), ProgressBar::hidden(), stop.clone());
         if is_there {
             fs::write(&to, "precious").unwrap();
         }
@@ -128,8 +131,7 @@ fn a_symlink_to_what_is_above_it_is_not_followed_without_end() {
     fs::write(from.join("sub/f"), "content").unwrap();
     std::os::unix::fs::symlink("..", from.join("sub/up")).unwrap();
     std::os::unix::fs::symlink("sub", from.join("twice")).unwrap();
-    let file = CreateOptions::default();
-    let options = CopyOptions { recursive: true, preserve: true, dereference: true, jobs: 2, progress: false, umask: 0o22, file };
+    let options = CopyOptions { dereference: true, ..options(2) };
     let mut copier = Copier::start(options, Arc::new(AtomicBool::new(false)));
     copier.copy(&Place::local(&from), &Place::local(&to)).unwrap();
     let counts = copier.finish();
