@@ -47,6 +47,13 @@ impl Hosts {
         command
     }
 
+    /// True while a `weft cp` copies to the results.
+    fn copies(&self) -> bool {
+        let results = self.0.path("results").into_os_string().into_encoded_bytes();
+        let lines = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+        lines.into_iter().any(|line| line.split(|byte| *byte == 0).any(|word| word == results))
+    }
+
     /// Nothing of a job is left on the disks of hosts, and no process.
     fn check_gone(&self, names: &[&str]) {
         for name in names {
@@ -119,6 +126,47 @@ fn what_can_be_read_is_copied_out_beside_a_dead_server() {
     assert!(said.contains(&format!("{} files or directories were not copied", left.len())) && said.contains("nothing was ended"), "{said}");
     assert!(hosts.weft(&["status"]).arg(hosts.0.state()).output().unwrap().stdout.windows(7).any(|word| word == b"serving"));
     ok(&mut hosts.down(&["--discard"]));
+    hosts.check_gone(&names);
+}
+
+/// The copy ends with the `weft down` that began it, whether that is asked to stop or killed: it
+/// would write, and remove what it cannot finish, beside the next one.
+#[test]
+fn an_interrupted_copy_out_ends_nothing_and_does_not_go_on() {
+    const FILES: usize = 40;
+    let names = ["127.0.0.2"];
+    let hosts = Hosts::new(&names, 1);
+    let (input, content) = (hosts.0.path("in"), vec![7; 1_200_000]);
+    fs::create_dir(&input).unwrap();
+    (0..FILES).for_each(|number| fs::write(input.join(format!("f{number:02}")), &content).unwrap());
+    ok(&mut hosts.up(&["--meta", "1", "--data", "1", "--stage-in", "in", "--stage-out", "results"]));
+    let on_host = fs::read_dir(hosts.disk(names[0])).unwrap().next().unwrap().unwrap().path();
+    let server = fs::read_to_string(on_host.join("run/data0.pid")).unwrap();
+    let server: u32 = server.split_whitespace().next().unwrap().parse().unwrap();
+    let results = hosts.0.path("results/in");
+    let whole = || fs::read_dir(&results).unwrap().flatten().filter(|file| fs::read(file.path()).unwrap() == content).count();
+    for ends in [Signal::TERM, Signal::KILL] {
+        signal(server, Signal::STOP).unwrap();
+        let down = hosts.down(&[]).stderr(Stdio::piped()).spawn().unwrap();
+        wait_until("a copy that has begun", PATIENCE, || results.join("f00").exists());
+        signal(down.id(), ends).unwrap();
+        // The server goes on when the copy has heard of it.
+        std::thread::sleep(Duration::from_millis(300));
+        signal(server, Signal::CONT).unwrap();
+        let ended = down.wait_with_output().unwrap();
+        if ends == Signal::TERM {
+            let said = String::from_utf8_lossy(&ended.stderr);
+            assert!(ended.status.code() == Some(130) && said.contains("nothing was ended"), "{ended:?}");
+            assert!(!hosts.copies(), "`weft down` has waited for it");
+        }
+        wait_until("the end of the copy", PATIENCE, || !hosts.copies());
+        assert!(whole() < FILES && whole() == fs::read_dir(&results).unwrap().count(), "it did not go on, and left nothing incomplete");
+        fs::remove_dir_all(&results).unwrap();
+    }
+    ok(&mut hosts.down(&[]));
+    assert_eq!(whole(), FILES);
+    // What is not there is told before anything is begun.
+    assert!(fails(&mut hosts.up(&["--stage-in", "nothing"])).contains("nothing: No such file"));
     hosts.check_gone(&names);
 }
 

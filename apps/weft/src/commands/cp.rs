@@ -17,7 +17,7 @@ use weft_host::fs_arg::{CONFIG_NAME, FsArg, FsPath, is_url};
 use weft_host::output::print_json;
 use weft_host::process::StopSignals;
 use weft_host::units::human_bytes;
-use weft_host::{mounted, mounts};
+use weft_host::{job, mounted, mounts};
 
 use super::layout::LayoutArgs;
 use crate::copy::{Copied, Copier, CopyOptions, Meta, Place};
@@ -62,6 +62,9 @@ pub struct Args {
     /// Print what was copied as JSON
     #[arg(long)]
     json: bool,
+    /// Stop, as at Ctrl-C, with the process of this number
+    #[arg(long, hide = true, value_name = "PID")]
+    until: Option<i32>,
     #[command(flatten)]
     layout: LayoutArgs,
 }
@@ -75,6 +78,10 @@ impl Args {
             let stop = stop.clone();
             move || stop.store(true, Ordering::Relaxed)
         });
+        if let Some(pid) = self.until {
+            let stop = stop.clone();
+            job::on_exit(pid, move || stop.store(true, Ordering::Relaxed))?;
+        }
         let mut systems = Vec::new();
         let target_text = self.places.pop().expect("clap demands two arguments");
         let target = open(&target_text, true, common, &mut systems)?;

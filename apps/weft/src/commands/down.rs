@@ -44,7 +44,10 @@ impl Args {
         state.check()?;
         let lock = state.lock()?;
         let report = match state.hosts_file().exists() {
-            true => up::hosts::down(&state, &config, self.stage_out.as_deref(), self.discard, common),
+            true => match up::hosts::down(&state, &config, self.stage_out.as_deref(), self.discard, common).transpose() {
+                Some(report) => report,
+                None => return Ok(ExitCode::from(130)),
+            },
             false if self.stage_out.is_some() || self.discard => {
                 bail!("{} stays on this machine: nothing need be copied out", config.fs_name)
             }

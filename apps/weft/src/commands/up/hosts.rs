@@ -2,8 +2,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -13,6 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use weft_host::config::{Config, KeyFiles, write_in_one_step};
 use weft_host::connect::{Common, Fs, random};
+use weft_host::fs_arg::FsPath;
 use weft_host::hosts::{self, Job, Launcher};
 use weft_host::output::{print, shell_word, tell};
 use weft_host::process::StopSignals;
@@ -33,6 +35,9 @@ const COPIED_AT_ONCE: usize = 1000;
 const AGAIN: &str = "nothing was ended, so that nothing is lost; mend this and try again, or `weft down --discard`";
 /// How long a host needs beyond the deadline of an operation until it is given up.
 const REACH: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Between two looks at a copy.
+const LOOK: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// Hosts of a file system for one job.
 #[derive(Debug, clap::Args)]
@@ -90,10 +95,13 @@ impl super::Args {
             }
             return Ok(None);
         };
+        if let Some(from) = &self.over.stage_in
+            && FsPath::split(from.as_os_str()).is_none()
+        {
+            std::fs::metadata(from).with_context(|| from.display().to_string())?;
+        }
         // What is begun on hosts is ended there before this process is.
-        let stopped = Arc::new(AtomicBool::new(false));
-        let asked = stopped.clone();
-        StopSignals::block()?.on_stop(move || asked.store(true, Ordering::Relaxed));
+        let stopped = stop_asked()?;
         let begun = Instant::now();
         let (state, _) = StateDir::existing_or_new(&root)?;
         state::make_private_dir(&state.run_dir())?;
@@ -120,7 +128,8 @@ impl super::Args {
         lock.release();
         if let Some(from) = &self.over.stage_in {
             let to = format!("{}:/", state.root().display());
-            if stopped.load(Ordering::Relaxed) || !matches!(copy(&[from.into()], to.as_ref(), common), Ok(0)) {
+            let is_in = !stopped.load(Ordering::Relaxed) && matches!(copy(&[from.into()], to.as_ref(), &stopped, common), Ok(0));
+            if !is_in || stopped.load(Ordering::Relaxed) {
                 bail!("not all of {} is in; it runs all the same, and `weft down` ends it", from.display());
             }
         }
@@ -207,12 +216,14 @@ impl super::Args {
     }
 }
 
-/// Ends a file system over hosts: copies out what shall stay, unmounts, ends the servers.
+/// Ends a file system over hosts: copies out what shall stay, unmounts, ends the servers. `None` if
+/// it is interrupted before it ends anything.
 ///
 /// # Errors
 /// If something cannot be copied, and then all else is and nothing is ended; or if something
 /// survives.
-pub fn down(state: &StateDir, config: &Config, stage_out: Option<&Path>, discard: bool, common: &Common) -> Result<String> {
+pub fn down(state: &StateDir, config: &Config, stage_out: Option<&Path>, discard: bool, common: &Common) -> Result<Option<String>> {
+    let stopped = stop_asked()?;
     let job: Job = serde_json::from_str(&std::fs::read_to_string(state.hosts_file())?).context("the list of hosts makes no sense")?;
     let to = stage_out.map(Path::to_path_buf).or(job.stage_out.map(PathBuf::from)).filter(|_| !discard);
     let mut report = String::new();
@@ -224,7 +235,12 @@ pub fn down(state: &StateDir, config: &Config, stage_out: Option<&Path>, discard
         let from: Vec<OsString> = entries.iter().map(|entry| path(&entry.name)).collect();
         let mut left = 0;
         for some in from.chunks(COPIED_AT_ONCE) {
-            left += copy(some, to.as_os_str(), common).context(AGAIN)?;
+            let copied = copy(some, to.as_os_str(), &stopped, common);
+            if stopped.load(Ordering::Relaxed) {
+                tell(&format!("interrupted; not everything is in {}, and nothing was ended", to.display()));
+                return Ok(None);
+            }
+            left += copied.context(AGAIN)?;
         }
         if left > 0 {
             bail!("{left} files or directories were not copied, and are named above; all others are in {}; {AGAIN}", to.display());
@@ -241,7 +257,15 @@ pub fn down(state: &StateDir, config: &Config, stage_out: Option<&Path>, discard
         process::Ended::Stopped => report += &format!("ended the servers on {} hosts\n", job.hosts.len()),
     }
     forget(state);
-    Ok(report)
+    Ok(Some(report))
+}
+
+/// Becomes true when this process is asked to stop; a second time ends it at once.
+fn stop_asked() -> Result<Arc<AtomicBool>> {
+    let stopped = Arc::new(AtomicBool::new(false));
+    let asked = stopped.clone();
+    StopSignals::block()?.on_stop(move || asked.store(true, Ordering::Relaxed));
+    Ok(stopped)
 }
 
 /// Removes what says that there is a file system.
@@ -253,12 +277,25 @@ fn forget(state: &StateDir) {
 }
 
 /// Copies trees into a directory, many files at once, with progress if there is a terminal. What
-/// cannot be copied is named and left out; tells how much that is.
-fn copy(from: &[OsString], to: &OsStr, common: &Common) -> Result<u64> {
+/// cannot be copied is named and left out; tells how much that is. The copy is stopped with this
+/// process: it would go on to write, and to remove what it cannot finish, beside the next one.
+fn copy(from: &[OsString], to: &OsStr, stopped: &AtomicBool, common: &Common) -> Result<u64> {
+    let own = std::process::id().to_string();
     let timeout = common.timeout().as_secs().to_string();
     let mut command = job::this_program()?;
-    command.args(["cp", "-r", "--force", "--json", "--timeout", &timeout, "--"]).args(from).arg(to).stdout(Stdio::piped());
-    let output = command.spawn().and_then(Child::wait_with_output).context("cannot start `weft cp`")?;
+    command.args(["cp", "-r", "--force", "--json", "--until", &own, "--timeout", &timeout, "--"]).args(from).arg(to);
+    // A group of its own: Ctrl-C reaches it from here, and once only.
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0).spawn().context("cannot start `weft cp`")?;
+    let mut is_told = false;
+    while child.try_wait()?.is_none() {
+        if stopped.load(Ordering::Relaxed) && !is_told {
+            is_told = true;
+            // It may have ended just now.
+            let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
+        }
+        std::thread::sleep(LOOK);
+    }
+    let output = child.wait_with_output()?;
     let copied = serde_json::from_slice::<Copied>(&output.stdout);
     match copied {
         Ok(copied) if output.status.success() == (copied.failures == 0) => Ok(copied.failures),
