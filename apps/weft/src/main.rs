@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    weft_rt_real::outlive_the_file_size_limit();
     let outcome = mount_helper::command_line(std::env::args_os().collect()).map(|line| {
         let cli = commands::Cli::parse_from(line);
         if !cli.may_record() {

@@ -272,6 +272,36 @@ fn a_first_start_without_room_leaves_no_half_state() {
     down(&fs);
 }
 
+/// Who may not make large files (`ulimit -f`) has a full disk when one would have to grow: nothing
+/// is killed by that.
+#[test]
+fn a_limit_of_the_size_of_files_is_a_full_disk() {
+    let fs = FileSystem::prepare();
+    let up = |mib: u64| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -f {}; exec \"$@\"", mib << 11), "sh"]).arg(weft().get_program());
+        command.args(["up", "--meta", "1", "--data", "1", "--state"]).arg(fs.state());
+        command
+    };
+    let words = fails(&mut up(1));
+    assert!(words.contains("no file system was made"), "{words}");
+    assert_eq!(fs.processes(), [0; 0], "{words}");
+    ok(&mut up(40));
+    fs::write(fs.path("file"), vec![7; 30 << 20]).unwrap();
+    let copy = |name: &str| {
+        let mut command = weft();
+        command.arg("cp").arg(fs.path("file")).arg(fs.at(name));
+        command
+    };
+    ok(&mut copy("/a"));
+    let words = fails(&mut copy("/b"));
+    assert!(words.contains("no space"), "{words}");
+    ok(weft().arg("status").arg(fs.state()));
+    ok(weft().arg("rm").arg(fs.at("/a")));
+    wait_until("room", PATIENCE, || copy("/c").output().unwrap().status.success());
+    fs.down();
+}
+
 /// Without room a log stays as it is, and whoever wants to write it lives on; with room it goes on,
 /// and says what is missing.
 #[test]

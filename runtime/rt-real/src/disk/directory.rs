@@ -327,7 +327,8 @@ impl Disk for DirDisk {
 fn disk_error(error: io::Error) -> DiskError {
     match error.kind() {
         io::ErrorKind::NotFound => DiskError::NotFound,
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DiskError::NoSpace,
+        // A limit of the process (`ulimit -f`) is the end of the room that it has.
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => DiskError::NoSpace,
         _ => DiskError::Failed(error.to_string()),
     }
 }
