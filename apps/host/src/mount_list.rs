@@ -239,14 +239,19 @@ impl ListedMount {
         if self.pid.is_none() && !self.is_mounted()? {
             return Ok(Unmounted::Nothing);
         }
+        let was_mounted = self.is_mounted()?;
         let mut outcome = Unmounted::Done;
-        // One that has gone from the tree and still lives is in use elsewhere.
-        if !self.is_mounted()? || !mounts::unmount(&self.place)? {
+        // One that has gone from the tree and still lives is in use elsewhere, or about to end.
+        if !was_mounted || !mounts::unmount(&self.place)? {
             outcome = Unmounted::WasBusy;
         }
         let patience = if outcome == Unmounted::Done { MOUNT_PATIENCE } else { BUSY_PATIENCE };
         let gone = process::wait_until(patience, || Ok(process::holder(&self.pid_file)?.is_none()));
-        if !gone? {
+        if gone? {
+            if !was_mounted {
+                return Ok(Unmounted::Nothing);
+            }
+        } else {
             outcome = match process::end(&self.pid_file, BUSY_PATIENCE)? {
                 Ended::WasNotRunning => outcome,
                 Ended::Stopped | Ended::Killed => Unmounted::WasBusy,
@@ -280,7 +285,12 @@ mod tests {
         let seen: Vec<_> = listed.iter().map(|mount| (mount.place.to_str().unwrap(), mount.pid)).collect();
         assert_eq!(seen, [("/no/such/a", Some(std::process::id() as i32)), ("/no/such/b", None)]);
         assert_eq!(listed[1].end().unwrap(), Unmounted::Nothing, "left behind and not mounted");
-        alive.release();
+        let ends = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            alive.release();
+        });
+        assert_eq!(listed[0].end().unwrap(), Unmounted::Nothing, "unmounted already, and nobody uses it");
+        ends.join().unwrap();
     }
 
     #[test]
