@@ -55,8 +55,9 @@ impl Table {
 /// Of standard output; a reader that has gone is `BrokenPipe`.
 pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    // Else a full disk here would look like a full file system.
+    written.map_err(|error| io::Error::new(error.kind(), format!("standard output: {error}")))
 }
 
 /// Tells a person something beside the output: behind `weft: ` on standard error, or as a line of

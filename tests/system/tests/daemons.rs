@@ -177,6 +177,12 @@ fn commands_do_not_need_a_reader() {
             assert!(status.code().is_some_and(|code| code < 2), "weft {args:?} {what}: {status:?}");
         }
     }
+    for command in ["df", "status"] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let ended = weft().arg(command).arg(fs.state()).stdout(full).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(said.contains("standard output: No space left"), "the file system is not full: {said}");
+    }
 }
 
 /// A container that was started while a mount was there has a copy of it, and keeps its process
