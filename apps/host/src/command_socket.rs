@@ -9,7 +9,7 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use weft_wire::Wire;
 use weft_wire::ops::{MOUNT_ERRORS, MountErrors, TraceReply, TraceRequest};
+
+use crate::socket_path;
 
 /// Most bytes of a message.
 const MESSAGE_BYTES_MAX: u32 = 1 << 20;
@@ -48,7 +50,7 @@ pub fn listen(path: &Path, service: Service) -> Result<()> {
         }
         _ => {}
     }
-    let listener = UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
+    let listener = socket_path::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).with_context(|| format!("cannot protect {}", path.display()))?;
     let serve = move || {
         for stream in listener.incoming().flatten() {
@@ -93,7 +95,7 @@ pub fn errors(path: &Path) -> Result<MountErrors> {
 }
 
 fn exchange<T: Wire>(path: &Path, body: &[u8]) -> Result<T> {
-    let mut stream = UnixStream::connect(path).with_context(|| format!("nobody answers at {}", path.display()))?;
+    let mut stream = socket_path::connect(path).with_context(|| format!("nobody answers at {}", path.display()))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     send(&mut stream, body)?;

@@ -29,6 +29,7 @@ pub mod parallel;
 pub mod paths;
 pub mod private;
 pub mod process;
+pub mod socket_path;
 pub mod state;
 pub mod stores;
 pub mod trust;

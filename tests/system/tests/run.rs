@@ -266,3 +266,30 @@ fn an_empty_name_of_a_temporary_folder_is_none() {
     let said = ok(command.env("TMPDIR", "").current_dir(fs.path("")));
     assert!(said.starts_with("/tmp/weft-run-"), "{said}");
 }
+
+/// Batch systems give each job a folder of its own, some of them a deep one.
+#[test]
+fn a_deep_folder_for_temporary_files_is_as_good_as_another() {
+    if !available("a_deep_folder_for_temporary_files_is_as_good_as_another", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::prepare();
+    let deep = fs.path("").join("d".repeat(120));
+    fs::create_dir(&deep).unwrap();
+    let mut command = weft();
+    command.args([
+        "run",
+        "--ephemeral",
+        "--data",
+        "1",
+        "--",
+        "sh",
+        "-c",
+        "echo text > $WEFT_MOUNT/f; cat $WEFT_MOUNT/f; printenv WEFT_MOUNT",
+    ]);
+    let said = ok(command.env("TMPDIR", &deep).env_remove("XDG_RUNTIME_DIR"));
+    assert!(said.starts_with(&format!("text\n{}/weft-run-", deep.display())), "{said}");
+    let left: Vec<_> =
+        fs::read_dir(&deep).unwrap().flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("weft-run")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}

@@ -1,14 +1,13 @@
 //! `weft enter`, which only `weft run` calls: becomes the command of a job once its mount is there.
 
 use std::ffi::OsString;
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use weft_host::private::Said;
-use weft_host::{job, private};
+use weft_host::{job, private, socket_path};
 
 use super::run::FAILED;
 
@@ -41,7 +40,7 @@ pub struct Args {
 impl Args {
     pub fn run(self) -> Result<ExitCode> {
         let [place, program, args @ ..] = &self.line[..] else { bail!("`weft run` calls this with a place and a command") };
-        let stream = UnixStream::connect(&self.socket).context("`weft run` has gone")?;
+        let stream = socket_path::connect(&self.socket).context("`weft run` has gone")?;
         let said = match &self.private {
             Some(fs_name) => private::attach(place.as_ref(), fs_name, (self.read_only, self.no_exec))
                 .map_or_else(|error| Said::Failed(format!("{error:#}")), Said::Attached),

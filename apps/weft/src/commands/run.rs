@@ -17,7 +17,7 @@ use weft_host::job::{self, JobSignals, end_as};
 use weft_host::output::{tell_at, tell_plainly};
 use weft_host::private::{self, Said};
 use weft_host::units::ByteSize;
-use weft_host::{mounts, process};
+use weft_host::{mounts, process, socket_path};
 use weft_rt_real::Level;
 
 use super::{mount, sweep};
@@ -199,7 +199,7 @@ impl Args {
     fn start_by(&self, place: &Place<'_>, is_private: bool, common: &Common) -> Result<Result<Running, String>> {
         let socket = place.home.join("job.sock");
         let _ = std::fs::remove_file(&socket);
-        let listener = UnixListener::bind(&socket).with_context(|| format!("cannot listen at {}", socket.display()))?;
+        let listener = socket_path::bind(&socket).with_context(|| format!("cannot listen at {}", socket.display()))?;
         let mut job = self.job(place, &socket, is_private)?.spawn().context("cannot start the job")?;
         let prepared = self.prepare(&listener, &mut job, place, common);
         if !matches!(prepared, Ok(Ok(_))) {
