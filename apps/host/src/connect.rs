@@ -319,14 +319,19 @@ impl Fs {
     /// thread for each, since the thread that connects to a silent server has to wait for it.
     pub fn ping(&self, servers: impl Iterator<Item = ServerEntry>) -> Vec<Pinged> {
         std::thread::scope(|scope| {
-            let ping = |entry: ServerEntry| {
-                scope.spawn(move || {
-                    let answer = self.run(self.client.ping(entry.id));
-                    (entry, answer)
-                })
+            let ping = |server: ServerId| self.run(self.client.ping(server));
+            let start = |entry: ServerEntry| {
+                let server = entry.id;
+                (entry, std::thread::Builder::new().spawn_scoped(scope, move || ping(server)))
             };
-            let pings: Vec<_> = servers.map(ping).collect();
-            pings.into_iter().map(|thread| thread.join().expect("a ping ends with an answer or an error")).collect()
+            let pings: Vec<_> = servers.map(start).collect();
+            let answer = |(entry, thread): (ServerEntry, std::io::Result<std::thread::ScopedJoinHandle<'_, _>>)| {
+                let server = entry.id;
+                // Without a thread for it: one after another.
+                let answer = thread.map_or_else(|_| ping(server), |thread| thread.join().expect("a ping ends with an answer or an error"));
+                (entry, answer)
+            };
+            pings.into_iter().map(answer).collect()
         })
     }
 

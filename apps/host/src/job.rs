@@ -5,7 +5,6 @@ use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::thread;
 
 use anyhow::{Context, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -14,6 +13,8 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, pidfd_open};
+
+use crate::parallel;
 
 /// The number of a process with which servers end that are started with this variable: also those
 /// of a `weft up`, which itself ends before them, and of builds that know no such option of it.
@@ -106,13 +107,13 @@ pub fn temporary_dir() -> PathBuf {
 pub fn on_exit(pid: i32, then: impl FnOnce() + Send + 'static) -> Result<()> {
     let process = rustix::process::Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let process = process.with_context(|| format!("there is no process {pid}"))?;
-    thread::spawn(move || {
+    parallel::start(move || {
         // Ready to be read means that it has ended.
         let mut ends = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
         while poll(&mut ends, PollTimeout::NONE).is_err() {}
         then();
-    });
-    Ok(())
+    })
+    .map(drop)
 }
 
 /// Ends as a program did: by the same signal, or gives the code to end with.

@@ -16,6 +16,7 @@ use weft_serving::KeyLists;
 use weft_wire::{KeyId, KeyRing};
 
 use crate::config::{Config, KeyFiles, ServerConfig, write_in_one_step};
+use crate::parallel;
 
 /// The copy of the list in a server's folder.
 const COPY_NAME: &str = "keys";
@@ -72,10 +73,13 @@ impl ServerKeys {
     }
 
     /// Looks at the files, as long as the process runs. A list that cannot be read changes nothing.
-    pub fn watch(self: &Arc<Self>) {
+    ///
+    /// # Errors
+    /// If there may be no more threads.
+    pub fn watch(self: &Arc<Self>) -> Result<()> {
         let this = self.clone();
         let mut seen = stamp(&this.files.list);
-        std::thread::spawn(move || {
+        parallel::start(move || {
             loop {
                 std::thread::sleep(WATCH_EVERY);
                 this.store_copy();
@@ -100,7 +104,8 @@ impl ServerKeys {
                     Err(error) => this.log(Level::Error, &format!("the keys stay as they were: {error:#}")),
                 }
             }
-        });
+        })
+        .map(drop)
     }
 
     fn replace(&self, state: &mut State, ring: KeyRing) {

@@ -1,7 +1,10 @@
-//! Work on all processors of the machine.
+//! Work by several threads. A user, or a control group, may have no more of them: then whatever can
+//! be done without is done.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context, Result};
 
 /// Pieces that are worked on at the same time, at most.
 const WORKERS_MAX: usize = 16;
@@ -13,7 +16,16 @@ pub fn at_once(count: usize, work: &(dyn Fn(usize) + Sync)) {
     by_threads(processors.min(WORKERS_MAX), count, work);
 }
 
-/// The same by so many threads.
+/// Starts a thread that nothing can be done without.
+///
+/// # Errors
+/// If there may be no more of them.
+pub fn start<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
+    let started = thread::Builder::new().spawn(work);
+    started.context("cannot start a thread; `ulimit -u`, or the control group, says how many there may be")
+}
+
+/// The same as [`at_once`] by so many threads.
 pub fn by_threads(threads: usize, count: usize, work: &(dyn Fn(usize) + Sync)) {
     let next = AtomicUsize::new(0);
     let worker = || {
@@ -24,7 +36,12 @@ pub fn by_threads(threads: usize, count: usize, work: &(dyn Fn(usize) + Sync)) {
             }
         }
     };
-    thread::scope(|scope| (0..threads.min(count)).for_each(|_| drop(scope.spawn(worker))));
+    thread::scope(|scope| {
+        let start = |_| thread::Builder::new().spawn_scoped(scope, worker).is_ok();
+        if !(0..threads.min(count)).all(start) {
+            worker();
+        }
+    });
 }
 
 #[cfg(test)]

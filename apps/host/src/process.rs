@@ -352,13 +352,18 @@ impl StopSignals {
         }
     }
 
-    /// Calls `on_stop` at the first signal, in a thread of its own; a second one ends the process
-    /// at once.
+    /// Without a thread that waits for them they end the process as ever.
+    fn in_thread(self, work: impl FnOnce(&StopSignals) + Send + 'static) {
+        let signals = self.0;
+        let _ = thread::Builder::new().spawn(move || work(&self)).map_err(|_| signals.thread_unblock());
+    }
+
+    /// Calls `on_stop` at the first signal, in a thread of its own; a second one ends it at once.
     pub fn on_stop(self, on_stop: impl FnOnce() + Send + 'static) {
-        thread::spawn(move || {
-            self.wait();
+        self.in_thread(|signals| {
+            signals.wait();
             on_stop();
-            self.wait();
+            signals.wait();
             std::process::exit(130);
         });
     }
@@ -367,12 +372,12 @@ impl StopSignals {
     /// the log. A second one ends the process at once only if `is_impatient`.
     pub fn on_end(self, hang_up: HangUp, who: &str, is_impatient: bool, on_stop: impl FnOnce() + Send + 'static) {
         let who = who.to_string();
-        thread::spawn(move || {
-            let signal = self.wait_for_stop(hang_up, &who);
+        self.in_thread(move |signals| {
+            let signal = signals.wait_for_stop(hang_up, &who);
             weft_rt_real::write_line(Level::Info, &who, &format!("{signal}: stops"));
             on_stop();
             loop {
-                self.wait_for_stop(hang_up, &who);
+                signals.wait_for_stop(hang_up, &who);
                 if is_impatient {
                     std::process::exit(130);
                 }
@@ -383,9 +388,8 @@ impl StopSignals {
 
 /// True if this process began with a signal ignored, by its own `/proc/self/status`.
 fn is_ignored(signal: Signal, status: &str) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask & (1 << (signal as i32 - 1)) != 0
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.unwrap_or(0) & (1 << (signal as i32 - 1)) != 0
 }
 
 /// The last lines of a log, for a message about a process that failed.
@@ -446,8 +450,7 @@ mod tests {
     #[test]
     fn an_ignored_signal_is_left_alone() {
         assert!(is_ignored(Signal::SIGHUP, "Name:\tweft\nSigIgn:\t0000000000001001\n"));
-        assert!(!is_ignored(Signal::SIGHUP, "SigIgn:\t0000000000001000\n"));
-        assert!(!is_ignored(Signal::SIGHUP, ""));
+        assert!(!is_ignored(Signal::SIGHUP, "SigIgn:\t0000000000001000\n") && !is_ignored(Signal::SIGHUP, ""));
     }
 
     #[test]

@@ -16,11 +16,16 @@ const NOBODY: &str = "65534";
 struct PlainUser {
     fs: FileSystem,
     as_nobody: bool,
+    number: &'static str,
 }
 
 impl PlainUser {
     fn new() -> PlainUser {
-        let user = PlainUser { fs: FileSystem::prepare(), as_nobody: geteuid().is_root() };
+        PlainUser::numbered(NOBODY)
+    }
+
+    fn numbered(number: &'static str) -> PlainUser {
+        let user = PlainUser { fs: FileSystem::prepare(), as_nobody: geteuid().is_root(), number };
         let binary = user.fs.path("weft");
         fs::copy(weft().get_program(), &binary).unwrap();
         if user.as_nobody {
@@ -29,7 +34,7 @@ impl PlainUser {
             }
             let home = user.fs.path("home");
             fs::create_dir(&home).unwrap();
-            ok(Command::new("chown").arg(NOBODY).arg(&home));
+            ok(Command::new("chown").arg(number).arg(&home));
         } else {
             fs::create_dir(user.fs.path("home")).unwrap();
         }
@@ -39,7 +44,7 @@ impl PlainUser {
     fn command(&self, program: &Path) -> Command {
         let mut command = if self.as_nobody {
             let mut command = Command::new("setpriv");
-            command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--inh-caps=-all"]).arg(program);
+            command.args(["--reuid", self.number, "--regid", self.number, "--clear-groups", "--inh-caps=-all"]).arg(program);
             command
         } else {
             Command::new(program)
@@ -128,6 +133,38 @@ fn what_is_read_only_is_copied_out_again() {
     ok(&mut sh("weft up --state state > /dev/null; weft cp -r in state:/"));
     assert!(fails(&mut sh("weft cp -r state:/in out")).contains("Permission denied"));
     ok(&mut sh("weft cp -rf state:/in out; weft cp -rf in state:/"));
+}
+
+/// Who may have no more threads (`ulimit -u`) hears that, if the command cannot do with fewer.
+#[test]
+fn commands_do_with_few_threads() {
+    // A user that no other test is: all his threads count.
+    const USER: &str = "65529";
+    if !available("commands_do_with_few_threads", &[Need::Root, Need::Programs(&["setpriv", "sh"])]) {
+        return;
+    }
+    let user = PlainUser::numbered(USER);
+    ok(&mut user.weft(&["up", "--state", "state"]));
+    fs::create_dir(user.fs.path("tree")).unwrap();
+    (0..50).for_each(|number| fs::write(user.fs.path("tree").join(format!("f{number}")), "text").unwrap());
+    let threads = || {
+        let processes = user.fs.processes();
+        processes.iter().map(|pid| fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)).sum::<usize>()
+    };
+    let weft = user.fs.path("weft");
+    let mut done = [0; 2];
+    for more in [1, 2, 3, 4, 6, 8, 20] {
+        for (number, words) in [format!("cp -r ../tree state:/{more}"), "status state".into()].iter().enumerate() {
+            let line = format!("ulimit -u {}; exec {} {words}", threads() + more, weft.display());
+            let output = user.command(Path::new("sh")).args(["-c", &line]).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.code().is_some_and(|code| code < 2) && !said.contains("panicked"), "{line}: {said}");
+            assert!(output.status.success() || said.contains("cannot start a thread"), "{line}: {said}");
+            done[number] += usize::from(output.status.success());
+        }
+    }
+    assert!(done.iter().all(|done| *done > 4), "with few threads as well: {done:?}");
+    ok(&mut user.weft(&["down", "--state", "state"]));
 }
 
 #[test]

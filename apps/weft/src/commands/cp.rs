@@ -117,7 +117,7 @@ impl Args {
         // Each directory that a person named, or all with -L, stays open while files of it wait.
         weft_host::process::raise_descriptors();
         let begun = Instant::now();
-        let mut copier = Copier::start(options, stop.clone());
+        let mut copier = Copier::start(options, stop.clone())?;
         for source in &sources {
             if let Err(error) = destination(&target, into.as_ref(), source).and_then(|target| copier.copy(source, &target)) {
                 copier.leave_out(&error);

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -12,6 +11,7 @@ use weft_host::mount_list;
 use weft_host::mount_list::Unmounted;
 use weft_host::named::NamedState;
 use weft_host::output;
+use weft_host::parallel;
 use weft_host::process;
 use weft_host::process::Ended;
 use weft_host::state::StateDir;
@@ -110,13 +110,19 @@ pub fn stop_all(state: &StateDir, config: &Config) -> Result<String> {
         .map(|server| server.name.clone())
         .chain(unnamed)
         .map(|name| {
-            let pid_file = state.pid_file(&name);
-            (name, thread::spawn(move || process::end(&pid_file, PATIENCE)))
+            let (pid_file, theirs) = (state.pid_file(&name), state.pid_file(&name));
+            let started = parallel::start(move || process::end(&theirs, PATIENCE));
+            (name, started.map_err(|_| pid_file))
         })
         .collect();
     let mut stopped = 0;
     for (name, thread) in stopping {
-        match thread.join().expect("ending a process does not panic") {
+        // Without a thread for it: one after another.
+        let ended = match thread {
+            Ok(thread) => thread.join().expect("ending a process does not panic"),
+            Err(pid_file) => process::end(&pid_file, PATIENCE),
+        };
+        match ended {
             Ok(Ended::WasNotRunning) => {}
             Ok(Ended::Stopped) => stopped += 1,
             Ok(Ended::Killed) => {

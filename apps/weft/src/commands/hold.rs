@@ -5,7 +5,6 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ExitCode, Stdio};
 use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -14,6 +13,7 @@ use weft_host::config::{Config, KeyFiles};
 use weft_host::connect::Common;
 use weft_host::hosts::{Job, Order};
 use weft_host::output::{print, tell};
+use weft_host::parallel;
 use weft_host::process::{self, PidFile, StopSignals};
 use weft_host::state::StateDir;
 
@@ -98,20 +98,20 @@ fn begin(state: &StateDir, hosts: &mut Vec<Host>, common: &Common, ended: &mpsc:
         let output = launcher.stdout.take().expect("its standard output is a pipe");
         // One that does not read must not keep the others waiting.
         let (to, from) = mpsc::channel();
-        thread::spawn(move || {
+        parallel::start(move || {
             // A host that has gone says nothing, and that is told.
             let _ = input.write_all(&order);
             to.send(input)
-        });
+        })?;
         let sender = sender.clone();
-        thread::spawn(move || {
+        parallel::start(move || {
             let mut output = BufReader::new(output);
             let mut line = String::new();
             let _ = output.by_ref().take(ANSWER_BYTES_MAX).read_line(&mut line);
             let _ = sender.send((index, line.trim().to_string()));
             // What a launcher says later must not fill the pipe.
             std::io::copy(&mut output, &mut std::io::sink())
-        });
+        })?;
         hosts.push(Host { name: name.clone(), launcher, input: Some(from), log });
     }
     let deadline = Instant::now() + common.timeout() + REACH;

@@ -23,7 +23,7 @@ use weft_host::output::{shell_word, tell, tell_at};
 use weft_host::process;
 use weft_host::process::{HangUp, StopSignals};
 use weft_host::state::StateDir;
-use weft_host::{job, mount_list, mounts, trust};
+use weft_host::{job, mount_list, mounts, parallel, trust};
 use weft_rt_real::{Level, LimitedLog, Log};
 use weft_wire::ops::{MountErrorRow, MountErrors, TraceAction, TraceRequest};
 
@@ -193,7 +193,8 @@ fn first_line(from: impl Read + Send + 'static, patience: Duration) -> Option<St
 /// The same, for who looks by himself whether it has come.
 pub fn coming_line(mut from: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
+    // Without it there is no line, as from a child that ends.
+    let _ = parallel::start(move || {
         let (mut line, mut byte) = (Vec::new(), [0]);
         while matches!(from.read(&mut byte), Ok(1)) && byte[0] != b'\n' {
             line.push(byte[0]);

@@ -17,7 +17,7 @@ use weft_host::hosts::Order;
 use weft_host::output::{print, tell};
 use weft_host::process::StopSignals;
 use weft_host::state::{StateDir, make_private_dir};
-use weft_host::{job, process};
+use weft_host::{job, parallel, process};
 
 /// Most bytes of an order.
 const ORDER_BYTES_MAX: u64 = 16 << 20;
@@ -44,6 +44,10 @@ impl Args {
         let mut line = String::new();
         input.by_ref().take(ORDER_BYTES_MAX).read_line(&mut line).context("no order came")?;
         let order: Order = serde_json::from_str(&line).context("this is no order")?;
+        parallel::start(move || {
+            let _ = std::io::copy(&mut input, &mut std::io::sink());
+            sender.send(())
+        })?;
         let place = if order.dir.is_empty() { job::temporary_dir() } else { PathBuf::from(&order.dir) };
         let home = place.join(&order.folder);
         // Nobody else can have made it, nor an earlier job.
@@ -52,10 +56,6 @@ impl Args {
             print(&format!("cannot make {}: {error}\n", home.display()))?;
             return Ok(ExitCode::FAILURE);
         }
-        thread::spawn(move || {
-            let _ = std::io::copy(&mut input, &mut std::io::sink());
-            sender.send(())
-        });
         let mut servers = Vec::new();
         let outcome = start(&order, &home, &mut servers, &ended, common);
         let line = outcome.as_ref().map_or_else(crate::error_line, |()| READY.into());

@@ -104,7 +104,7 @@ impl Args {
         // else out.
         let key = accepted.as_ref().map_or(ClusterKey([0; 32]), |accepted| accepted.keys.ring().server().key);
         if let Some(accepted) = &accepted {
-            accepted.watch();
+            accepted.watch()?;
         }
         let shard = ShardConfig {
             server: server.id,

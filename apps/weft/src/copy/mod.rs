@@ -96,10 +96,13 @@ pub struct Copier {
 impl Copier {
     /// Starts the workers. When `stop` becomes true, copying ends soon, removes what is
     /// incomplete and new, and names what is incomplete and was there before.
-    pub fn start(options: CopyOptions, stop: Arc<AtomicBool>) -> Copier {
+    ///
+    /// # Errors
+    /// If there may be no more threads.
+    pub fn start(options: CopyOptions, stop: Arc<AtomicBool>) -> Result<Copier> {
         let bar = if options.progress { progress_bar() } else { ProgressBar::hidden() };
-        let workers = Workers::start(&options, bar, stop.clone());
-        Copier {
+        let workers = Workers::start(&options, bar, stop.clone())?;
+        Ok(Copier {
             options,
             workers,
             stop,
@@ -109,7 +112,7 @@ impl Copier {
             above: Vec::new(),
             small: Vec::new(),
             small_bytes: 0,
-        }
+        })
     }
 
     /// Copies `source` to the name `target`.

@@ -6,13 +6,14 @@ use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
 use indicatif::ProgressBar;
 use weft_base::Status;
 use weft_client::CreateOptions;
+use weft_host::parallel;
 use weft_layout::INLINE_BYTES_MAX;
 
 use crate::copy::block::Block;
@@ -103,8 +104,11 @@ struct Queue {
 }
 
 impl Workers {
-    /// Starts the threads.
-    pub fn start(options: &CopyOptions, bar: ProgressBar, stop: Arc<AtomicBool>) -> Workers {
+    /// Starts the threads, or as many of them as there may be.
+    ///
+    /// # Errors
+    /// If that is none.
+    pub fn start(options: &CopyOptions, bar: ProgressBar, stop: Arc<AtomicBool>) -> Result<Workers> {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             more: Condvar::new(),
@@ -120,9 +124,13 @@ impl Workers {
         });
         let threads = (0..options.jobs.max(1)).map(|_| {
             let shared = shared.clone();
-            thread::spawn(move || shared.work())
+            parallel::start(move || shared.work())
         });
-        Workers { threads: threads.collect(), shared }
+        let (threads, mut refused): (Vec<_>, Vec<_>) = threads.partition(Result::is_ok);
+        match refused.pop() {
+            Some(Err(error)) if threads.is_empty() => Err(error),
+            _ => Ok(Workers { threads: threads.into_iter().flatten().collect(), shared }),
+        }
     }
 
     /// Queues a job; waits while the queue is full.

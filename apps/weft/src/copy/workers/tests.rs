@@ -11,7 +11,7 @@ fn options(jobs: usize) -> CopyOptions {
 }
 
 fn copy(from: &std::path::Path, to: &std::path::Path, stop: bool) -> Copied {
-    let mut copier = Copier::start(options(4), Arc::new(AtomicBool::new(stop)));
+    let mut copier = Copier::start(options(4), Arc::new(AtomicBool::new(stop))).unwrap();
     copier.copy(&Place::local(from), &Place::local(to)).unwrap();
     copier.finish()
 }
@@ -96,7 +96,7 @@ fn a_target_that_was_there_before_is_named_if_it_is_incomplete() {
     fs::File::create(&from).unwrap().set_len(CHUNK_BYTES + 1).unwrap();
     for (is_there, left) in [(true, vec![to.display().to_string()]), (false, vec![])] {
         let stop = Arc::new(AtomicBool::new(false));
-        let workers = Workers::start(&options(1), ProgressBar::hidden(), stop.clone());
+        let workers = Workers::start(&options(1), ProgressBar::hidden(), stop.clone()).unwrap();
         if is_there {
             fs::write(&to, "precious").unwrap();
         }
@@ -132,7 +132,7 @@ fn a_symlink_to_what_is_above_it_is_not_followed_without_end() {
     std::os::unix::fs::symlink("..", from.join("sub/up")).unwrap();
     std::os::unix::fs::symlink("sub", from.join("twice")).unwrap();
     let options = CopyOptions { dereference: true, ..options(2) };
-    let mut copier = Copier::start(options, Arc::new(AtomicBool::new(false)));
+    let mut copier = Copier::start(options, Arc::new(AtomicBool::new(false))).unwrap();
     copier.copy(&Place::local(&from), &Place::local(&to)).unwrap();
     let counts = copier.finish();
     assert_eq!((counts.files, counts.failures), (2, 2), "a directory that is led to twice is copied twice");
