@@ -176,10 +176,11 @@ fn begin<R: ThreadRuntime>(
     };
     let posix = Arc::new(Posix::new(client, Above::new(log), behaviour));
     let error_counts = posix.error_counts();
-    beside("weft-closer", &posix, async |posix| posix.close_in_background().await)?;
-    beside("weft-keeper", &posix, async |posix| posix.keep_alive().await)?;
-    beside("weft-sender", &posix, async |posix| posix.send_in_background().await)?;
-    hear_notices(&posix)?;
+    let no_thread = |error: io::Error| explain(io::Error::new(error.kind(), format!("no thread for it: {error}")));
+    beside("weft-closer", &posix, async |posix| posix.close_in_background().await).map_err(no_thread)?;
+    beside("weft-keeper", &posix, async |posix| posix.keep_alive().await).map_err(no_thread)?;
+    beside("weft-sender", &posix, async |posix| posix.send_in_background().await).map_err(no_thread)?;
+    hear_notices(&posix).map_err(no_thread)?;
     let threads = Threads::new(options.threads);
     let filesystem = WeftFilesystem::new(posix.clone(), threads.clone());
     options.transport.may_use_rings().map_err(explain)?;
@@ -188,16 +189,23 @@ fn begin<R: ThreadRuntime>(
     let patience = options.close_patience;
     let session =
         kernel::KernelSession::new(filesystem, device, threads, kernel::SessionOptions { patience, transport: options.transport });
-    let session = session.map_err(|error| {
-        // Nobody serves there.
+    let nobody_serves = |error| {
         let _ = unmount(mountpoint, true);
-        explain(error)
-    })?;
-    let thread = std::thread::Builder::new().name("weft-mount".into()).spawn(move || {
-        let result = session.run();
+        error
+    };
+    let session = session.map_err(explain).map_err(nobody_serves)?;
+    let (told, hears) = std::sync::mpsc::channel();
+    let started = std::thread::Builder::new().name("weft-mount".into()).spawn(move || {
+        // Whoever began this hears it, or that it is dropped.
+        let result = session.run(move || _ = told.send(()));
         posix.rt().block_on(posix.end(nanos(patience)));
         result
-    })?;
+    });
+    let thread = started.map_err(no_thread).map_err(nobody_serves)?;
+    if hears.recv().is_err() {
+        let error = thread.join().unwrap_or(Ok(())).err().unwrap_or_else(|| io::Error::other("the thread that serves it panicked"));
+        return Err(nobody_serves(no_thread(error)));
+    }
     Ok(MountedFs { mountpoint: mountpoint.to_path_buf(), thread, error_counts })
 }
 

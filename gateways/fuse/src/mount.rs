@@ -106,7 +106,10 @@ fn mount_by_helper(mountpoint: &Path, options: &[String]) -> io::Result<OwnedFd>
         .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot run fusermount3 ({error}): install the package fuse3")))?;
+        .map_err(|error| {
+            let advice = if error.kind() == io::ErrorKind::NotFound { ": install the package fuse3" } else { "" };
+            io::Error::new(error.kind(), format!("cannot run fusermount3 ({error}){advice}"))
+        })?;
     drop(theirs);
     if !output.status.success() {
         let words = String::from_utf8_lossy(&output.stderr).trim().to_string();

@@ -1,12 +1,12 @@
 //! The whole cycle without root: servers need none, and the mount uses `fusermount3`.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use rustix::process::geteuid;
-use weft_system_tests::{FileSystem, Need, available, fails, ok, run, skip, weft};
+use weft_system_tests::{FileSystem, Need, available, fails, ok, run, skip, wait_until, weft};
 
 /// The user that nobody is.
 const NOBODY: &str = "65534";
@@ -51,6 +51,16 @@ impl PlainUser {
         };
         command.env_remove("XDG_RUNTIME_DIR").env("HOME", self.fs.path("home")).current_dir(self.fs.path("home"));
         command
+    }
+
+    /// What the program says if it may have only so many threads beside those of servers, and of
+    /// processes that have ended and that nobody has waited for yet.
+    fn with_threads(&self, more: usize, words: &str) -> Output {
+        let is_his = |entry: &fs::DirEntry| entry.metadata().is_ok_and(|meta| meta.uid().to_string() == self.number);
+        let of = |entry: fs::DirEntry| fs::read_dir(entry.path().join("task")).map_or(0, Iterator::count);
+        let most = fs::read_dir("/proc").unwrap().flatten().filter(is_his).map(of).sum::<usize>() + more;
+        let mut command = self.command(Path::new("prlimit"));
+        command.arg(format!("--nproc={most}:{most}")).arg(self.fs.path("weft")).args(words.split(' ')).output().unwrap()
     }
 
     fn weft(&self, args: &[&str]) -> Command {
@@ -138,32 +148,61 @@ fn what_is_read_only_is_copied_out_again() {
 /// Who may have no more threads (`ulimit -u`) hears that, if the command cannot do with fewer.
 #[test]
 fn commands_do_with_few_threads() {
-    // A user that no other test is: all his threads count.
-    const USER: &str = "65529";
-    if !available("commands_do_with_few_threads", &[Need::Root, Need::Programs(&["setpriv", "sh"])]) {
+    // A user that no other test is, and that there is (lp): all his threads count.
+    const USER: &str = "7";
+    if !available("commands_do_with_few_threads", &[Need::Root, Need::Programs(&["setpriv", "prlimit"])]) {
         return;
     }
     let user = PlainUser::numbered(USER);
     ok(&mut user.weft(&["up", "--state", "state"]));
     fs::create_dir(user.fs.path("tree")).unwrap();
     (0..50).for_each(|number| fs::write(user.fs.path("tree").join(format!("f{number}")), "text").unwrap());
-    let threads = || {
-        let processes = user.fs.processes();
-        processes.iter().map(|pid| fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)).sum::<usize>()
-    };
-    let weft = user.fs.path("weft");
     let mut done = [0; 2];
     for more in [1, 2, 3, 4, 6, 8, 20] {
         for (number, words) in [format!("cp -r ../tree state:/{more}"), "status state".into()].iter().enumerate() {
-            let line = format!("ulimit -u {}; exec {} {words}", threads() + more, weft.display());
-            let output = user.command(Path::new("sh")).args(["-c", &line]).output().unwrap();
+            let output = user.with_threads(more, words);
             let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.code().is_some_and(|code| code < 2) && !said.contains("panicked"), "{line}: {said}");
-            assert!(output.status.success() || said.contains("cannot start a thread"), "{line}: {said}");
+            assert!(output.status.code().is_some_and(|code| code < 2) && !said.contains("panicked"), "{words}: {said}");
+            assert!(output.status.success() || said.contains("cannot start a thread"), "{words}: {said}");
             done[number] += usize::from(output.status.success());
         }
     }
     assert!(done.iter().all(|done| *done > 4), "with few threads as well: {done:?}");
+    ok(&mut user.weft(&["down", "--state", "state"]));
+}
+
+/// A mount that has no thread to serve with is not told to be there, and leaves nothing.
+#[test]
+fn a_mount_without_a_thread_is_none() {
+    const USER: &str = "5";
+    let test = "a_mount_without_a_thread_is_none";
+    if !available(test, &[Need::Fuse, Need::Root, Need::Programs(&["fusermount3", "setpriv", "prlimit"])]) {
+        return;
+    }
+    let user = PlainUser::numbered(USER);
+    ok(&mut user.weft(&["up", "--state", "state"]));
+    fs::create_dir(user.fs.path("home/mnt")).unwrap();
+    ok(Command::new("chown").arg(USER).arg(user.fs.path("home/mnt")));
+    let (mut outcomes, mut last) = ([0; 2], String::new());
+    for more in 4..24 {
+        let output = user.with_threads(more, "mount state mnt");
+        let said = String::from_utf8_lossy(&output.stderr);
+        if said.contains("ermission denied") {
+            return skip(test, said.trim());
+        }
+        outcomes[usize::from(output.status.success())] += 1;
+        last = said.to_string();
+        if output.status.success() {
+            ok(user.command(Path::new("sh")).args(["-c", "echo text > mnt/file; cat mnt/file"]));
+            ok(&mut user.weft(&["umount", "mnt"]));
+        } else {
+            assert!(said.contains("Resource temporarily unavailable"), "it says why: {said}");
+            assert!(fails(&mut user.weft(&["umount", "mnt"])).contains("nothing is mounted"), "{said}");
+        }
+        let mounts = || user.fs.processes().len() > 3;
+        wait_until("the end of a mount", std::time::Duration::from_secs(30), || !mounts());
+    }
+    assert!(outcomes.iter().all(|count| *count > 0), "{outcomes:?}: {last}");
     ok(&mut user.weft(&["down", "--state", "state"]));
 }
 

@@ -118,7 +118,8 @@ impl Args {
             process::detach();
             let told = serve(&fs, &place, &self.options, common, HangUp::ReopensLog, ties, || weft_host::output::print("ready\n"));
             if let Err(error) = &told {
-                weft_host::output::print(&format!("{}\n", crate::error_line(error)))?;
+                // Nobody waits for it if the mount was usable before; then it is in the log.
+                let _ = weft_host::output::print(&format!("{}\n", crate::error_line(error)));
             }
             told?;
         } else {
@@ -169,7 +170,11 @@ pub fn start(fs: &OsStr, place: &Path, options: &[String], common: &Common, ties
     drop(open);
     let mut child = process::start_in_background(&args, &log, ties.device.map_or_else(Stdio::null, Stdio::from), Stdio::piped())?;
     let stdout = child.stdout.take().expect("the child's standard output is a pipe");
-    match first_line(stdout, common.timeout() + Duration::from_secs(5)) {
+    let line = first_line(stdout, common.timeout() + Duration::from_secs(5)).inspect_err(|_| {
+        let _ = child.kill();
+        let _ = child.wait();
+    });
+    match line? {
         Some(line) if line == "ready" => Ok(child),
         Some(line) if !line.is_empty() => bail!("{line}"),
         Some(_) => {
@@ -186,23 +191,25 @@ pub fn start(fs: &OsStr, place: &Path, options: &[String], common: &Common, ties
 
 /// What the child writes up to the end of its first line, or of its life; `None` if that does not
 /// come in time.
-fn first_line(from: impl Read + Send + 'static, patience: Duration) -> Option<String> {
-    coming_line(from).recv_timeout(patience).ok()
+fn first_line(from: impl Read + Send + 'static, patience: Duration) -> Result<Option<String>> {
+    Ok(coming_line(from)?.recv_timeout(patience).ok())
 }
 
 /// The same, for who looks by himself whether it has come.
-pub fn coming_line(mut from: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+///
+/// # Errors
+/// If there may be no more threads.
+pub fn coming_line(mut from: impl Read + Send + 'static) -> Result<mpsc::Receiver<String>> {
     let (sender, receiver) = mpsc::channel();
-    // Without it there is no line, as from a child that ends.
-    let _ = parallel::start(move || {
+    parallel::start(move || {
         let (mut line, mut byte) = (Vec::new(), [0]);
         while matches!(from.read(&mut byte), Ok(1)) && byte[0] != b'\n' {
             line.push(byte[0]);
         }
         // Nobody listens any more if the patience is over.
         let _ = sender.send(String::from_utf8_lossy(&line).into_owned());
-    });
-    receiver
+    })?;
+    Ok(receiver)
 }
 
 /// Mounts and serves until the file system is unmounted or a signal comes.
@@ -447,12 +454,12 @@ mod tests {
 
     #[test]
     fn the_first_line_or_the_end() {
-        let line = |bytes: &'static [u8]| first_line(bytes, Duration::from_secs(5));
+        let line = |bytes: &'static [u8]| first_line(bytes, Duration::from_secs(5)).unwrap();
         assert_eq!(line(b"ready\nmore"), Some("ready".into()));
         assert_eq!(line(b"half"), Some("half".into()));
         assert_eq!(line(b""), Some(String::new()));
         let (_keep_open, reader) = std::os::unix::net::UnixStream::pair().map(|(a, b)| (b, a)).unwrap();
-        assert_eq!(first_line(reader, Duration::from_millis(10)), None);
+        assert_eq!(first_line(reader, Duration::from_millis(10)).unwrap(), None);
     }
 
     #[test]

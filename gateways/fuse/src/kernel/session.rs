@@ -86,11 +86,12 @@ impl<F: Filesystem> KernelSession<F> {
         Ok(KernelSession { filesystem, device, threads, rings, interrupts: Interrupts::default(), looks: Looks::new(), options })
     }
 
-    /// Serves until the connection ends: somebody has unmounted.
+    /// Serves until the connection ends: somebody has unmounted. Calls `served` when there is a
+    /// thread that serves.
     ///
     /// # Errors
-    /// If there is not one thread to serve with.
-    pub fn run(self) -> io::Result<()> {
+    /// If there is not one.
+    pub fn run(self, served: impl FnOnce()) -> io::Result<()> {
         let session = Arc::new(self);
         for number in 0..session.threads.base() {
             let device = clone_device(&session.device).map_or_else(|_| session.device.clone(), Arc::new);
@@ -100,6 +101,7 @@ impl<F: Filesystem> KernelSession<F> {
                 _ => {}
             }
         }
+        served();
         session.start_rings();
         session.watch();
         session.threads.want(usize::MAX);

@@ -176,7 +176,7 @@ impl super::Args {
         let args = ["hold".into(), "--timeout".into(), common.timeout().as_secs().to_string().into(), state.root().as_os_str().to_owned()];
         let mut holder = process::start_in_background(args, &log, Stdio::null(), Stdio::piped())?;
         let stdout = holder.stdout.take().expect("its standard output is a pipe");
-        let coming = mount::coming_line(stdout);
+        let coming = mount::coming_line(stdout)?;
         let mut line = None;
         process::wait_until(common.timeout() + REACH, || {
             line = coming.try_recv().ok();
