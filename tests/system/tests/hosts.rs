@@ -170,6 +170,34 @@ fn an_interrupted_copy_out_ends_nothing_and_does_not_go_on() {
     hosts.check_gone(&names);
 }
 
+/// A disk that takes what is written and cannot keep it, as a network file system with a quota may:
+/// that is told before the only other copy is removed.
+#[test]
+fn what_is_copied_out_is_on_a_disk_before_anything_is_ended() {
+    if !available("what_is_copied_out_is_on_a_disk_before_anything_is_ended", &[Need::Root, Need::LoopDevice]) {
+        return;
+    }
+    let names = ["127.0.0.2"];
+    let hosts = Hosts::new(&names, 1);
+    fs::write(hosts.0.path("f"), vec![7; 40 << 20]).unwrap();
+    ok(&mut hosts.up(&["--meta", "1", "--data", "1", "--stage-in", "f"]));
+    let (small, disk) = (hosts.0.path("small"), hosts.0.path("disk"));
+    [&small, &disk].iter().for_each(|dir| fs::create_dir(dir).unwrap());
+    ok(Command::new("mount").args(["-t", "tmpfs", "-o", "size=24m", "tmpfs"]).arg(&small));
+    fs::File::create(small.join("image")).unwrap().set_len(128 << 20).unwrap();
+    ok(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(small.join("image")));
+    ok(Command::new("mount").args(["-o", "loop"]).arg(small.join("image")).arg(&disk));
+    let said = fails(hosts.down(&["--stage-out"]).arg(&disk));
+    assert!(said.contains("nothing was ended") && said.contains("disk"), "{said}");
+    for place in [&disk, &small] {
+        ok(Command::new("umount").arg("--lazy").arg(place));
+    }
+    ok(hosts.weft(&["ls"]).arg(hosts.0.at("/f")));
+    ok(&mut hosts.down(&["--stage-out", "results"]));
+    assert!(fs::read(hosts.0.path("results/f")).unwrap() == vec![7; 40 << 20]);
+    hosts.check_gone(&names);
+}
+
 #[test]
 fn a_plan_runs_over_hosts_and_goes_on_without_one_that_dies() {
     let names = ["127.0.0.2", "127.0.0.3"];

@@ -229,6 +229,8 @@ pub fn down(state: &StateDir, config: &Config, stage_out: Option<&Path>, discard
     let mut report = String::new();
     if let Some(to) = to {
         std::fs::create_dir_all(&to).with_context(|| format!("cannot make {}", to.display()))?;
+        // Opened now, it hears of what fails from now on.
+        let disk = std::fs::File::open(&to).with_context(|| format!("cannot open {}", to.display()))?;
         let fs = Fs::from_config(config.clone(), state.root().display().to_string(), common)?;
         let entries = fs.stat(b"/", true).and_then(|root| fs.list(b"/", root.handle, false)).context(AGAIN)?;
         let path = |name: &[u8]| OsString::from_vec([state.root().as_os_str().as_bytes(), b":/", name].concat());
@@ -245,6 +247,8 @@ pub fn down(state: &StateDir, config: &Config, stage_out: Option<&Path>, discard
         if left > 0 {
             bail!("{left} files or directories were not copied, and are named above; all others are in {}; {AGAIN}", to.display());
         }
+        // What was copied is the only copy then.
+        rustix::fs::syncfs(&disk).with_context(|| format!("what was copied to {} cannot be written there", to.display())).context(AGAIN)?;
         report += &format!("copied everything to {}\n", to.display());
     }
     let unmounted = down::stop_all(state, config)?;
