@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, FileKind, FsId, Handle, MILLISECOND, Nanos, Status, crc32c};
+use weft_base::{Attr, Credentials, FileKind, FsId, Handle, MILLISECOND, Nanos, ROOT_HANDLE, Status, crc32c};
 use weft_client::{Client, Seen};
 use weft_posix::{Gateway, OpenHow, Options, Posix};
 use weft_rt::Runtime;
@@ -130,17 +130,20 @@ impl<R: Runtime> Nfs<R> {
                 export.path
             ));
         }
+        // Such a key may name only what it was told of in this life, and no parent: its servers
+        // would refuse handles that clients have kept, and users that they name.
+        if client.parent(ROOT_HANDLE).await.is_err_and(|error| error.status == Status::KeyForbids) {
+            return Err(format!(
+                "this key is for some users or a directory only, or takes root for nobody: NFS clients say who their users are, and keep \
+                 handles. Use a key for all of {}; exports say who is nobody (root_squash, all_squash)",
+                client.map().fs_name
+            ));
+        }
         let mut found: Vec<Exported> = Vec::new();
         for export in exports {
             let path = export.path.clone();
             let attr = client.resolve(&Credentials::ROOT, path.as_bytes(), true).await;
-            let attr = attr.map_err(|error| match error.status {
-                Status::KeyForbids => format!(
-                    "cannot export {path}: this key is for some users only, and NFS clients say who theirs are: use a key for all users of {}",
-                    client.map().fs_name
-                ),
-                _ => format!("cannot export {path}: {}", error.explain(client.map())),
-            })?;
+            let attr = attr.map_err(|error| format!("cannot export {path}: {}", error.explain(client.map())))?;
             if attr.kind != FileKind::Directory {
                 return Err(format!("cannot export {path}: it is no directory"));
             }

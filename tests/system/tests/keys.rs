@@ -341,16 +341,6 @@ fn a_client_of_some_users_writes_up_to_a_limit_of_bytes() {
 }
 
 #[test]
-fn a_gateway_wants_a_key_for_all_users() {
-    let fs = FileSystem::up(&["--data", "1", "--listen", "tcp"]);
-    add_key(&fs, "people", &["--users", "1000-1999"]);
-    let address = format!("weft://{}/weft", addresses(&fs)[0].strip_prefix("tcp:").expect("an address"));
-    ok(weft().args(["mkdir", &fs.at("/dir")]));
-    let said = fails(&mut with_key(&fs, "people", &["nfs", &address, "--listen", "127.0.0.1:0", "--export", "/dir"]));
-    assert!(said.contains("this key is for some users only"), "{said}");
-}
-
-#[test]
 fn promise_root_is_nobody_for_a_key_that_says_so() {
     if !available("promise_root_is_nobody", &[Need::Root]) {
         return;

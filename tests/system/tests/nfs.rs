@@ -33,6 +33,29 @@ fn a_gateway_is_listed_and_traced() {
     wait_until("the end of the gateway", PATIENCE, || fs.status().1["gateways"] == serde_json::json!([]));
 }
 
+/// Handles that clients keep, and users that they name, would be refused later.
+#[test]
+fn a_key_with_limits_serves_no_nfs() {
+    let fs = FileSystem::up(&["--meta", "1", "--data", "1"]);
+    ok(weft().args(["mkdir", &fs.at("/dir")]));
+    for (name, rights) in
+        [("some", ["--users", "1000-1999"]), ("nobody", ["--root-squash", "--users=any"]), ("below", ["--subtree", "/dir"])]
+    {
+        let file = fs.path(name);
+        ok(weft().args(["key", "add", name, "--state"]).arg(fs.state()).args(rights).arg("--output").arg(&file));
+        for export in ["/", "/dir"] {
+            let mut command = weft();
+            command.arg("nfs").arg(fs.state()).args(["--listen", "127.0.0.1:0", "--export", export, "--key-file"]).arg(&file);
+            let refused = run(&mut command, PATIENCE);
+            assert!(!refused.is_success() && refused.words().contains("a key for all of"), "{name}, {export}: {}", refused.words());
+        }
+    }
+    let file = fs.path("reads");
+    ok(weft().args(["key", "add", "reads", "--read-only", "--state"]).arg(fs.state()).arg("--output").arg(&file));
+    let reads = Gateway::start_with(&fs, "127.0.0.1:0", &["/"], &["--key-file", file.to_str().unwrap()]);
+    assert!(is_heard(&mut connect(&reads)));
+}
+
 /// A file with random bytes.
 fn write_random(path: &Path, bytes: usize) -> Vec<u8> {
     let data = Random::new(bytes as u64).bytes(bytes);
