@@ -302,3 +302,36 @@ fn promise_busy_strangers_keep_no_nfs_client_out() {
     let elsewhere = Gateway::start(&fs, 0, &["/:10.0.0.0/8"]);
     assert!(!is_heard(&mut connect(&elsewhere)));
 }
+
+/// A client may send its next calls before it takes a long answer: the one that answers gives up
+/// the turn to read.
+#[test]
+fn a_long_answer_that_is_not_taken_keeps_no_call_from_being_read() {
+    const DUMP: (u32, u32) = (100_005, 2);
+    let fs = FileSystem::up(&["--meta", "1", "--data", "1"]);
+    ok(weft().args(["mkdir", "-m", "777", &fs.at("/dir")]));
+    let gateway = Gateway::start(&fs, 0, &["/dir"]);
+    let mut connection = connect(&gateway);
+    let mut dir = Vec::new();
+    // The list of mounts becomes long, and is answered at once: no server is asked for it.
+    for slashes in 0..512 {
+        connection.write_all(&call(0, (100_005, 1), &opaque(format!("{}dir", "/".repeat(450 + slashes)).as_bytes()))).unwrap();
+        let (_, mounted) = answer(&mut connection).unwrap();
+        assert_eq!(mounted[..8], [0, 0, 0, 0, 0, 0, 0, 44], "a handle");
+        dir = opaque(&mounted[8..52]);
+    }
+    let lists = 12;
+    for number in 1..=lists {
+        connection.write_all(&call(number, DUMP, &[])).unwrap();
+        // Each is alone: whoever sees another call behind it gives up the turn in any case.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    connection.write_all(&call(99, (100_003, 9), &[&dir[..], &opaque(b"made"), &[0; 6 * 4]].concat())).unwrap();
+    // Longer than that an answer is not waited for until it is taken.
+    wait_until("what was asked last", Duration::from_secs(20), || {
+        weft().arg("stat").arg(fs.at("/dir/made")).output().unwrap().status.success()
+    });
+    let mut numbers: Vec<u32> = (0..=lists).map(|_| answer(&mut connection).expect("an answer").0).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=lists).chain([99]).collect::<Vec<u32>>());
+}
