@@ -75,12 +75,13 @@ impl Args {
         let log = Mutex::new(LimitedLog::new(Log::to_stderr("weft nfs")));
         let log = Box::new(move |line: &str| log.lock().unwrap_or_else(PoisonError::into_inner).line(line));
         let address = listener.local_addr().context("cannot see the own address")?.to_string();
-        let listed = list(&fs, &address);
         let shown: Vec<String> = exports.iter().map(|export| export.path.clone()).collect();
         let nfs = fs.run(Nfs::open(fs.client.clone(), key, exports, log)).map_err(|words| anyhow!(words))?;
         let serving = Serving::begin(nfs, listener).context("cannot serve")?;
         // Forgotten when the gateway ends.
         let known = portmap.map(|socket| register(&socket, serving.address())).transpose().map_err(|words| anyhow!(words))?;
+        // What could not begin leaves nothing.
+        let listed = list(&fs, &address);
         let (sender, receiver) = mpsc::channel();
         signals.on_end(HangUp::Ends, "weft nfs", true, move || {
             // Whoever waits for it has it, or is gone.
