@@ -117,7 +117,7 @@ impl KeyRights {
             _ if self.needs_tags() && matches!(op, Op::Live | Op::Parent) => Err(Status::KeyForbids),
             // Whether they change something is in the request.
             AllowedBy::Open => Ok(()),
-            AllowedBy::User if op == Op::Open => Ok(()),
+            AllowedBy::User if matches!(op, Op::Open | Op::Split) => Ok(()),
             _ if self.is_read_only && op.space() != Space::Untouched => Err(Status::KeyReadsOnly),
             _ => Ok(()),
         }
@@ -232,6 +232,8 @@ fn changes_in_passing(request: &Request) -> bool {
             many.contents.is_some() || many.attributes.is_some() || many.closes.iter().any(|close| close.written.is_some())
         }
         Request::Reclaim(reclaim) => reclaim.opens.iter().any(|open| more_than_read(open.rights)),
+        // Without a number it asks only.
+        Request::Split(split) => split.servers != 0,
         _ => false,
     }
 }

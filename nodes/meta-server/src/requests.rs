@@ -220,6 +220,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     fn check_room(&self, request: &Request) -> Result<()> {
         match request {
             Request::Open(open) if !open.truncate => Ok(()),
+            Request::Split(split) if split.servers == 0 => Ok(()),
             Request::Close(_) | Request::CloseMany(_) | Request::Lock(_) | Request::Unlock(_) => Ok(()),
             _ => self.check_room_of(request.op()),
         }

@@ -5,14 +5,16 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
+use std::process::{Child, Stdio};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 use rustix::io::Errno;
 use serde_json::Value;
-use weft_system_tests::{FileSystem, Need, available, fails, ok, weft};
+use weft_system_tests::{FileSystem, Need, Signal, available, fails, ok, wait_until, weft};
 
 const NAMES: usize = 1000;
+const PATIENCE: Duration = Duration::from_secs(60);
 /// A mount believes attributes of such a directory for two ticks of its kernel; much longer.
 const BELIEVED: Duration = Duration::from_millis(50);
 
@@ -166,4 +168,45 @@ fn names_of_a_directory_move_though_a_mount_knows_it() {
         ok(weft().args(["split", &fs.at(&format!("/top/{dir}")), "2"]));
         assert_eq!(fs::read_to_string(top.join(dir).join("file")).unwrap(), *dir);
     }
+}
+
+/// Whoever waits for names to move is told if they do not.
+#[test]
+fn a_split_that_comes_to_nothing_says_so() {
+    let fs = FileSystem::up(&["--meta", "2", "--data", "1"]);
+    // Their names are with the server of `/`, which must answer.
+    let dirs: Vec<String> = (0..16).map(|number| format!("/dir{number}")).collect();
+    ok(weft().arg("mkdir").args(dirs.iter().map(|dir| fs.at(dir))));
+    let mut dirs = dirs.iter().filter(|dir| ok(weft().arg("split").arg(fs.at(dir))).contains("meta0"));
+    let (gone, kept) = (dirs.next().expect("a directory"), dirs.next().expect("another one"));
+    let under_way = |dir: &str| {
+        fs.signal("meta1", Signal::STOP);
+        let child = weft().arg("split").arg(fs.at(dir)).arg("all").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let asked = || ok(weft().args(["split", "--json"]).arg(fs.at(dir)));
+        wait_until("the way", PATIENCE, || asked().contains("\"is_under_way\": true"));
+        child
+    };
+    let said = |child: Child| {
+        let output = child.wait_with_output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let child = under_way(gone);
+    ok(weft().args(["rm", "-r"]).arg(fs.at(gone)));
+    let words = said(child);
+    assert!(words.contains("has been removed"), "{words}");
+    fs.signal("meta1", Signal::CONT);
+    let child = under_way(kept);
+    fs.kill("meta0");
+    fs.signal("meta1", Signal::CONT);
+    fs.start(&[]);
+    let words = said(child);
+    assert!(words.contains("not all names have moved"), "{words}");
+    ok(weft().arg("split").arg(fs.at(kept)).arg("all"));
+    // Who may change nothing may ask.
+    let key = fs.path("key");
+    ok(weft().args(["key", "add", "reads", "--read-only", "--state"]).arg(fs.state()).arg("--output").arg(&key));
+    let asked = ok(weft().arg("split").arg(fs.at(kept)).arg("--key-file").arg(&key));
+    assert!(asked.contains("meta0") && asked.contains("meta1"), "{asked}");
+    assert!(fails(weft().arg("split").arg(fs.at(kept)).arg("1").arg("--key-file").arg(&key)).contains("allows no changes"));
 }

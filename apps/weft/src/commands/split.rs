@@ -5,9 +5,10 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use serde_json::json;
 use weft_base::{FileKind, Status};
+use weft_client::Error;
 use weft_host::connect::{Common, FsPlace};
 use weft_host::output::{print_as, show_name, tell_plainly};
 use weft_wire::ops::SplitReply;
@@ -57,14 +58,21 @@ impl Args {
             bail!("{shown} is no directory");
         }
         let ask = |servers: u16| fs.run(fs.client.split_directory(&fs.who, attr.handle, servers));
+        let why = |error: Error| match error.status {
+            Status::Stale => anyhow!("{shown} has been removed meanwhile"),
+            _ => fs.explain(&at.path, error),
+        };
         let mut state = match ask(self.servers.unwrap_or(0)) {
             Err(error) if error.status == Status::NotPermitted => bail!("{shown}: only its owner says where its names are"),
-            state => state.map_err(|error| fs.explain(&at.path, error))?,
+            state => state.map_err(why)?,
         };
+        let mut goal = state.goal.clone();
         let (mut told, mut told_why) = (state.moved_names, 0);
         while self.servers.is_some() && !self.no_wait && state.goal.is_some() {
             std::thread::sleep(LOOK);
-            state = ask(0).map_err(|error| fs.explain(&at.path, error))?;
+            state = ask(0).map_err(why)?;
+            // Somebody may have said something else.
+            goal = state.goal.clone().or(goal);
             if state.moved_names > told && !self.json {
                 told = state.moved_names;
                 tell_plainly(&format!("{told} names have moved"));
@@ -75,9 +83,13 @@ impl Args {
             }
         }
         print_as(self.json, &json(&state), || text(&state))?;
-        let has_failed = self.servers.is_some() && !self.no_wait && state.why != 0;
-        if has_failed {
-            bail!("{shown}: not all names could move: {}", Status::from_code(state.why));
+        if self.servers.is_some() && !self.no_wait {
+            if state.why != 0 {
+                bail!("{shown}: not all names could move: {}", Status::from_code(state.why));
+            }
+            if goal.is_some_and(|goal| state.map.first_move(&goal).is_some()) {
+                bail!("{shown}: not all names have moved: its server has restarted, or gave up; the same command goes on");
+            }
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::ops::{
     CloseManyRequest, DelayedContent, DirTarget, OpenFile, OpenRequest, PingRequest, ReclaimRequest, RemoveXattrRequest, SetXattrRequest,
-    UnlinkRequest, Written,
+    SplitRequest, UnlinkRequest, Written,
 };
 use weft_base::DataTime;
 
@@ -115,9 +115,7 @@ fn a_key_that_needs_tags_is_told_nothing_of_others() {
 #[test]
 fn a_key_that_only_reads_changes_nothing() {
     let access = KeyRights { is_read_only: true, ..KeyRights::CLIENT };
-    for op in
-        [Op::Create, Op::Mkdir, Op::Unlink, Op::Rename, Op::SetAttr, Op::SetXattr, Op::RemoveXattr, Op::Write, Op::ObjectRemove, Op::Split]
-    {
+    for op in [Op::Create, Op::Mkdir, Op::Unlink, Op::Rename, Op::SetAttr, Op::SetXattr, Op::RemoveXattr, Op::Write, Op::ObjectRemove] {
         assert_eq!(access.check_operation(op), Err(Status::KeyReadsOnly), "{op:?}");
     }
     for op in [Op::Lookup, Op::ReadDir, Op::Open, Op::Close, Op::Read, Op::ObjectStat, Op::Ping] {
@@ -127,6 +125,10 @@ fn a_key_that_only_reads_changes_nothing() {
     assert_eq!(access.check_request(&mut open(Rights::READ), nothing), Ok(()));
     assert_eq!(access.check_request(&mut open(Rights::READ.with(Rights::WRITE)), nothing), Err(Status::KeyReadsOnly));
     assert_eq!(access.check_request(&mut Request::Ping(PingRequest {}), nothing), Ok(()));
+    // Where names are may be asked.
+    let split = |servers| Request::Split(SplitRequest { dir: Handle(3), servers, who: who(7) });
+    let asks = |servers| access.check_operation(Op::Split).and_then(|()| access.check_request(&mut split(servers), nothing));
+    assert_eq!((asks(0), asks(1)), (Ok(()), Err(Status::KeyReadsOnly)));
     // It leaves no time of access.
     let many = CloseManyRequest { contents: None, attributes: None, closes: vec![], read: None };
     let closes = |read| Request::CloseMany(CloseManyRequest { read, ..many.clone() });

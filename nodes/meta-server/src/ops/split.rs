@@ -158,6 +158,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             let outcome = self
                 .let_go(GiveNamesRequest { dir, map, first: step.first, last: step.last, to: step.to, names_max: names }, step.from)
                 .await;
+            // Who has names of it says only that the map is another one.
+            let is_gone = self.state.borrow().peek(dir).is_none();
+            let outcome = if is_gone { Err(Status::Stale) } else { outcome };
             let now = self.rt.now();
             let took_ns = now.since(begun);
             self.background.ways.note(dir, outcome);
