@@ -156,3 +156,16 @@ fn a_limited_key_may_not_ask_and_a_silent_server_is_named() {
     let failed: Vec<_> = report["servers"].as_array().unwrap().iter().map(|server| server["failed"].is_string()).collect();
     assert!(!right && failed == [false, true], "{report}");
 }
+
+/// Nobody answers: that is said at once, and not after a wait for each server in turn.
+#[test]
+fn a_stopped_file_system_is_not_checked() {
+    let fs = FileSystem::up(&["--meta", "1", "--data", "1"]);
+    fs.kill("data0");
+    let some = weft().args(["fsck", "--timeout", "2"]).arg(fs.state()).output().unwrap();
+    assert!(String::from_utf8_lossy(&some.stderr).starts_with("weft: no answer from data0: each question waits"), "{some:?}");
+    fs.kill("meta0");
+    let none = weft().args(["fsck", "--timeout", "2"]).arg(fs.state()).output().unwrap();
+    let words = String::from_utf8_lossy(&none.stderr);
+    assert!(none.stdout.is_empty() && words.contains("no server of") && words.contains("weft status"), "{none:?}");
+}

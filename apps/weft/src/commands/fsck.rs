@@ -90,6 +90,7 @@ impl Args {
         if fs.key.as_ref().is_some_and(|key| key.root != ROOT_HANDLE) {
             bail!("this key is for a directory only, and a check looks at everything: use a key for all of {}", fs.name);
         }
+        tell_who_is_silent(given, common)?;
         let mut wrong_names = Vec::new();
         let sums = fs.run(fs.client.check_names(|fault| wrong_names.push(wrong(&fs, fault))));
         let map = fs.client.map();
@@ -99,6 +100,23 @@ impl Args {
         print_as(self.json, &findings, || text(&findings))?;
         Ok(if findings.tell_faults(given) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
+}
+
+/// Servers that do not answer are asked many things, one after the other: whoever waits is to know
+/// for whom, and where nobody answers there is nothing to wait for.
+fn tell_who_is_silent(given: &OsStr, common: &Common) -> Result<()> {
+    let fs = Fs::open(given, &common.for_a_look())?;
+    let answers = fs.ping_all();
+    let silent: Vec<&str> = answers.iter().filter(|(_, answer)| answer.is_err()).map(|(entry, _)| entry.name.as_str()).collect();
+    match answers.iter().find_map(|(_, answer)| answer.as_ref().err()) {
+        Some(error) if silent.len() == answers.len() => bail!("no server of {} answers: {}", fs.name, fs.why(error)),
+        Some(_) => {
+            let seconds = common.timeout().as_secs();
+            tell(&format!("no answer from {}: each question waits for that up to {seconds} s (--timeout)", silent.join(", ")));
+        }
+        None => {}
+    }
+    Ok(())
 }
 
 fn check_data(fs: &Fs, entry: &ServerEntry, repair: bool) -> DataServer {
