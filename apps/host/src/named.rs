@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 
 use crate::connect::Common;
-use crate::fs_arg::FsArg;
+use crate::fs_arg::{CONFIG_NAME, FsArg};
 use crate::mounted;
 use crate::state::StateDir;
 
@@ -55,8 +55,14 @@ impl NamedState {
     pub fn dir(&self, common: &Common) -> Result<PathBuf> {
         let given = self.given();
         let (fs, _) = mounted::behind(given.as_os_str(), common)?;
-        if fs == given.as_os_str() && !given.is_file() {
-            return Ok(given);
+        if fs == given.as_os_str() {
+            if !given.is_file() {
+                return Ok(given);
+            }
+            // The folder of any other file holds something else, or another config than this one.
+            if given.file_name() != Some(OsStr::new(CONFIG_NAME)) {
+                bail!("{} is a file: give the state directory, or {CONFIG_NAME} in it", given.display());
+            }
         }
         match FsArg::parse(&fs)? {
             FsArg::Config(file) => Ok(StateDir::of_config(&file).root().to_path_buf()),

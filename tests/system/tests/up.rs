@@ -25,6 +25,8 @@ fn arguments_that_make_no_file_system_leave_no_state() {
     let words = refused(&fs, &["--data", "1", "--mount", "mnt", "-o", "nonsense"]);
     assert!(words.contains("nonsense"), "{words}");
     assert!(fs.processes().is_empty() && !fs.state().join("weft.toml").exists());
+    let words = fails(weft().args(["up", "--state", "/etc/passwd"]));
+    assert!(words.contains("/etc/passwd is a file"), "{words}");
     fs.start(&["--data", "4", "--stripe-width", "4"]);
     fs.down();
     let genconfig = ["genconfig", "--meta", "a:1", "--data", "a:2", "--stripe-width", "2", "--output"];
