@@ -39,6 +39,8 @@ Hints concern files that are made from now on; directories made below inherit th
                 mount, by weft cp, weft_put, Python write_bytes) lie on metadata servers, until
                 somebody opens them for writing; 0: off; without it inline_limit of the
                 configuration counts
+  project       1 to 4294967295: all that is made in the directory counts for this project, see
+                `weft quota --help`; only root sets it
 
 They are extended attributes too: setfattr -n user.weft.num_dfiles -v 1 DIR (or user.pvfs2.num_dfiles).";
 
@@ -227,6 +229,12 @@ fn show(dir: &Directory, json: bool) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_help_names_every_hint() {
+        let named: Vec<&str> = HINTS.lines().filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next()).collect();
+        assert!(HintName::ALL.iter().all(|hint| named.contains(&hint.short())), "{named:?}");
+    }
 
     #[test]
     fn hints_have_three_names() {
