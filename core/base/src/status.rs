@@ -134,7 +134,7 @@ statuses! {
     /// The client's key only reads (EROFS).
     KeyReadsOnly = 49, 30, "the key of this client allows no changes";
     /// The client's key does not speak for this user, or not for servers (EPERM).
-    KeyForbids = 50, 1, "the key of this client does not allow it for this user";
+    KeyForbids = 50, 1, "the key of this client does not allow it, or not for this user";
     /// An envelope of an encrypted connection is not the one that comes next.
     EnvelopeBroken = 51, 71, "an encrypted message is not the one that was sent: somebody has changed, repeated or put it in on the way";
     /// The file or the client has as many locks as a server keeps (ENOLCK).

@@ -87,7 +87,6 @@ impl Args {
         }
         let tree = scan(&fs, &path, root)?;
         let mut watch = Watch { args: &self, fs: &fs, path: &path, root, tree, cursors };
-        watch.print_cursor()?;
         if self.once { watch.catch_up() } else { watch.follow() }
     }
 }
@@ -127,6 +126,7 @@ impl Watch<'_> {
 
     /// What happens, until somebody ends this process: a thread waits at each server.
     fn follow(&mut self) -> Result<ExitCode> {
+        self.print_cursor()?;
         let (sender, told) = sync_channel::<Told>(TOLD_MAX);
         let fs = self.fs;
         std::thread::scope(|scope| {
