@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::process::Command;
 use std::time::Duration;
 
 use weft_base::{Credentials, DataTime, Handle, ROOT_HANDLE, ServerEntry, ServerId, Status};
@@ -366,7 +367,12 @@ fn keys_that_make_no_sense_are_refused() {
         command.arg("key").args(args).arg("--state").arg(fs.state()).current_dir(fs.path(""));
         command
     };
-    assert!(fails(&mut key(&["revoke", "nobody"])).contains("there is no key `nobody`"));
+    let words = fails(&mut key(&["revoke", "nobody"]));
+    assert!(words.contains("there is no key `nobody`; `weft key list --state "), "{words}");
+    ok(&mut key(&["add", "one"]));
+    let words = fails(&mut key(&["rotate", "one"]));
+    assert!(words.contains("one.key exists, with the key `one` that is to be replaced; nothing has changed: move it away"), "{words}");
+    assert!(fails(&mut key(&["rotate", "default", "--output", "one.key"])).contains("one.key exists; choose another"));
     assert!(fails(&mut key(&["add", "default"])).contains("there is a key `default` already"));
     assert!(fails(&mut key(&["add", "x", "--users", "9-3"])).contains("1000-1999"));
     // A list that is not understood changes nothing for servers that run, and lets none start.
@@ -386,4 +392,12 @@ fn keys_that_make_no_sense_are_refused() {
     assert!(fails(weft().args(["up", "--state"]).arg(fs.state())).contains("key of a client"));
     fs::write(&server, kept).unwrap();
     fs.start(&[]);
+    // Whoever takes the key of the commands here away hears what to do.
+    let said = key(&["revoke", "default"]).output().unwrap();
+    let own = fs.state().join("key").display().to_string();
+    let advice = format!("rm {own} && weft key add NAME --state {} --output {own}", fs.state().display());
+    assert!(said.status.success() && String::from_utf8_lossy(&said.stderr).contains(&advice), "{said:?}");
+    ok(Command::new("rm").arg(&own));
+    ok(&mut key(&["add", "NAME", "--output", &own]));
+    ok(weft().args(["ls", &fs.at("/")]));
 }

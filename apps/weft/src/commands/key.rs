@@ -13,7 +13,7 @@ use weft_base::{FileKind, Handle, ROOT_HANDLE, ServerId, Status};
 use weft_host::config::{self, Config, KeyFiles, read_key, write_credential};
 use weft_host::connect::{Common, Fs};
 use weft_host::fs_arg::CONFIG_NAME;
-use weft_host::output::{Table, print, print_as, show_name};
+use weft_host::output::{Table, print, print_as, shell_word, show_name, tell};
 use weft_wire::{ClientKey, KeyId, KeyRights, KeyRing, parse_users, rights_to_text};
 
 /// How long servers are given to follow the list.
@@ -123,24 +123,29 @@ impl Args {
                 let newest = ring.clients().keys().next_back().map_or(0, |id| id.0);
                 let id = KeyId(newest.checked_add(1).context("there are no more numbers for keys")?);
                 let access = KeyRights { is_server: false, is_read_only: read_only, uid_min, uid_max, squashes_root: root_squash, root };
-                let output = new_file(output, &name)?;
+                let output = new_file(output, &name, None)?;
                 ring.clients_mut().insert(id, ClientKey { name: name.clone(), generation: 1, access, is_revoked: false });
                 hand_out(&files, &ring, id, &output)?;
                 print(&format!("wrote the key `{name}` to {}: give it to the client, with mode 0600\n", output.display()))?;
             }
             What::Revoke { name } => {
-                let (_, key) = find(&mut ring, &name)?;
+                let (id, key) = find(&mut ring, &name, &given)?;
                 key.is_revoked = true;
                 files.write_list(&ring)?;
                 print(&format!("revoked `{name}`\n"))?;
+                if let Some(own) = own_file(&config, id) {
+                    let (own, given) = (shell_word(own), shell_word(&given));
+                    tell(&format!(
+                        "commands with this config had that key, and are refused now: rm {own} && weft key add NAME --state {given} --output {own}"
+                    ));
+                }
             }
             What::Rotate { name, output } => {
-                let (id, key) = find(&mut ring, &name)?;
+                let (id, key) = find(&mut ring, &name, &given)?;
                 key.generation = key.generation.checked_add(1).context("the key was replaced too often; add another one")?;
-                let own = config.key_file.as_deref().filter(|file| read_key(file).is_ok_and(|own| own.id == id));
-                let output = match (output, own) {
+                let output = match (output, own_file(&config, id)) {
                     (None, Some(own)) => own.to_path_buf(),
-                    (output, _) => new_file(output, &name)?,
+                    (output, _) => new_file(output, &name, Some(id))?,
                 };
                 hand_out(&files, &ring, id, &output)?;
                 print(&format!("wrote the new key `{name}` to {}\n", output.display()))?;
@@ -207,19 +212,35 @@ fn directory(config: Config, given: &Path, path: &[u8], common: &Common) -> Resu
     Ok(attr.handle)
 }
 
-fn new_file(output: Option<PathBuf>, name: &str) -> Result<PathBuf> {
+/// The key file that the config names, if it has this key.
+fn own_file(config: &Config, id: KeyId) -> Option<&Path> {
+    config.key_file.as_deref().filter(|file| has_key(file, id))
+}
+
+fn has_key(file: &Path, id: KeyId) -> bool {
+    read_key(file).is_ok_and(|key| key.id == id)
+}
+
+/// Where a key goes; `before`: it replaces that one.
+fn new_file(output: Option<PathBuf>, name: &str, before: Option<KeyId>) -> Result<PathBuf> {
     let output = output.unwrap_or_else(|| format!("{name}.key").into());
     if output.exists() {
+        if before.is_some_and(|id| has_key(&output, id)) {
+            bail!(
+                "{} exists, with the key `{name}` that is to be replaced; nothing has changed: move it away, or choose another --output",
+                output.display()
+            );
+        }
         bail!("{} exists; choose another --output", output.display());
     }
     Ok(output)
 }
 
-fn find<'a>(ring: &'a mut KeyRing, name: &str) -> Result<(KeyId, &'a mut ClientKey)> {
+fn find<'a>(ring: &'a mut KeyRing, name: &str, given: &Path) -> Result<(KeyId, &'a mut ClientKey)> {
     let found = ring.clients_mut().iter_mut().find(|(_, key)| key.name == name);
-    let (id, key) = found.with_context(|| format!("there is no key `{name}`; `weft key list` shows them"))?;
+    let (id, key) = found.with_context(|| format!("there is no key `{name}`; `weft key list --state {}` shows them", shell_word(given)))?;
     if key.is_revoked {
-        bail!("the key `{name}` was revoked");
+        bail!("the key `{name}` was revoked; names of revoked keys are not used again: add another one");
     }
     Ok((*id, key))
 }
