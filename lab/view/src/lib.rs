@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
 use weft_analysis::{drawn, inputs};
 use weft_host::connect::{Common, Fs, random};
@@ -79,7 +79,8 @@ impl Args {
     /// Serves until it is stopped.
     ///
     /// # Errors
-    /// If the address cannot be listened on, or a path does not exist.
+    /// If the address cannot be listened on, a path does not exist, or nothing can be read and
+    /// there is nothing else to show.
     pub fn run(self, common: &Common) -> Result<ExitCode> {
         let watch = self.live.as_ref().map(|fs| self.watch(fs, common)).transpose()?;
         let inputs = inputs::inputs(&self.paths)?;
@@ -95,22 +96,25 @@ impl Args {
         let url = url(address, &hostname, token.as_deref());
         print(&format!("{url}\n"))?;
         let site = Arc::new(Site::new(inputs));
-        if !self.paths.is_empty() {
-            let loader = site.clone();
-            thread::spawn(move || {
-                loader.load();
-                if let site::State::Failed(reason) = loader.state() {
-                    weft_host::output::tell(&reason);
-                }
-            });
-        }
         if !self.no_open && std::io::stdout().is_terminal() {
             open(&url);
         }
         let door = Door { loopback, hostname, token };
-        let shown = Shown { site, has_traces: !self.paths.is_empty(), watch };
+        let is_live = watch.is_some();
+        let shown = Shown { site: site.clone(), has_traces: !self.paths.is_empty(), watch };
         let answer = move |ask: &Ask<'_>| weft_http::answer(&door, ask, |path, query| shown.route(path, query));
-        weft_http::serve(listener, answer).context("the viewer cannot be reached any more")?;
+        let server = thread::spawn(move || weft_http::serve(listener, answer).context("the viewer cannot be reached any more"));
+        if !self.paths.is_empty() {
+            site.load();
+            if let site::State::Failed(reason) = site.state() {
+                // A page without anything would be served for ever.
+                if !is_live {
+                    bail!(reason);
+                }
+                weft_host::output::tell(&reason);
+            }
+        }
+        server.join().map_err(|_| anyhow!("the viewer ended early"))??;
         Ok(ExitCode::SUCCESS)
     }
 }

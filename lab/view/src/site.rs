@@ -70,6 +70,9 @@ impl Site {
         });
         self.come().loaded = true;
         self.news.notify_all();
+        if self.runs().next().is_none() {
+            return;
+        }
         if self.wait_for(PICTURE_WAIT, |come| come.shown) {
             thread::sleep(DRAWING_TIME);
         }

@@ -425,3 +425,12 @@ fn hits_are_listed_and_tracks_are_arranged_in_a_real_browser() {
     assert_eq!(browser.value(names), json!("data1,client0,meta0,data0,meta1,data2,data3"), "{address}");
     browser.asked_only_of(&[&viewer]);
 }
+
+/// Nobody waits before a page that will never show anything.
+#[test]
+fn what_holds_nothing_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let shown = weft().args(["view", "--no-open"]).arg(dir.path()).output().unwrap();
+    assert_eq!(shown.status.code(), Some(1), "{shown:?}");
+    assert!(String::from_utf8_lossy(&shown.stderr).contains("holds no trace file"), "{shown:?}");
+}
