@@ -5,6 +5,8 @@
  */
 #include "check.h"
 
+#include <limits.h>
+
 enum { IMAGE = 1 << 16, TILES = 3 };
 
 static const char *const METHODS[] = {"direct", "two_phase", "interleaved_two_phase", "double_buffered"};
@@ -164,6 +166,29 @@ static void one(const char *name, MPI_Info info, const shown *s)
     free(data);
 }
 
+/* However many blocks there are of nothing, nobody walks over them. */
+static void nothing(const char *name)
+{
+    enum { DEPTH = 40 };
+    MPI_Datatype type = MPI_INT;
+    MPI_File file;
+    MPI_Status status;
+    int count;
+    for (int i = 0; i < DEPTH; i++) {
+        MPI_Datatype inner = type;
+        DO(MPI_Type_vector(INT_MAX, 0, 1, inner, &type));
+        if (inner != MPI_INT)
+            MPI_Type_free(&inner);
+    }
+    DO(MPI_Type_commit(&type));
+    DO(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    DO(MPI_File_write_at_all(file, 0, &count, 1, type, &status));
+    DO(MPI_Get_count(&status, MPI_BYTE, &count));
+    CHECK(count == 0);
+    DO(MPI_File_close(&file));
+    MPI_Type_free(&type);
+}
+
 int main(int argc, char **argv)
 {
     static const char *const BUFFERS[] = {"8388608", "15000", "4001"};
@@ -191,6 +216,7 @@ int main(int argc, char **argv)
             MPI_Type_free(&s.type);
         }
     }
+    nothing(argv[1]);
     end("views");
     return 0;
 }

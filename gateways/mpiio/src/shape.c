@@ -175,6 +175,9 @@ static int shape_struct(shape *shape, const content *content)
 static int shape_vector(shape *shape, const struct shape *part, const int64_t *numbers, int64_t unit)
 {
     int error = MPI_SUCCESS;
+    /* However many blocks there are of nothing, nobody walks over them. */
+    if (numbers[1] == 0 || part->count == 0)
+        return MPI_SUCCESS;
     for (int64_t i = 0; i < numbers[0] && error == MPI_SUCCESS; i++)
         error = shape_repeat(shape, part, i * numbers[2] * unit, numbers[1], part->extent);
     return error;

@@ -24,6 +24,9 @@ const PROJECT: &str = r#"<Application name="small">
   <STRUCT id="4" name="" count="1"><Type id="1" displacement="-8" blocklen="1"/></STRUCT>
   <CONTIGUOUS id="7" count="2" oldType="7"/>
   <CONTIGUOUS id="8" count="9223372036854775807" oldType="3"/>
+  <VECTOR id="9" count="1125899906842624" blocklength="0" stride="1" oldType="3"/>
+  <STRUCT id="10" name="" count="2"><Type id="9" displacement="0" blocklen="1"/><Type id="1" displacement="8" blocklen="1"/></STRUCT>
+  <VECTOR id="11" count="4" blocklength="0" stride="9223372036854775807" oldType="2"/>
  </Rank></Datatypes>
 </Application>"#;
 
@@ -146,26 +149,38 @@ fn files_are_opened_by_name_and_closed_with_the_communicator_of_the_open() {
 
 #[test]
 fn views_map_explicit_offsets_by_elements_and_pointers_by_bytes_of_the_file() {
-    let with_view = |call: &str| {
-        let view = "<File_open cid='5' name='a' fid='1' time='0' end='0'/>
-                    <File_set_view fid='1' offset='100' etid='1' filetid='3' time='0' end='0'/>";
+    let with = |filetype: u32, call: &str| {
+        let view = format!(
+            "<File_open cid='5' name='a' fid='1' time='0' end='0'/>
+             <File_set_view fid='1' offset='100' etid='1' filetid='{filetype}' time='0' end='0'/>"
+        );
         let (found, _) = commands(&format!("{view}<{call} fid='1' time='0' end='0'/>")).expect("sound");
         match found.last() {
             Some(Command::FileWrite { access: Access::List(list), .. }) => list.clone(),
             other => panic!("{other:?}"),
         }
     };
+    let with_view = |call: &str| with(3, call);
     // One double at byte 8 of every 24; the first at 100 + 8.
     let expected = [Extent { offset: 100 + 24 + 8, bytes: 8 }, Extent { offset: 100 + 48 + 8, bytes: 8 }];
     assert_eq!(with_view("File_write_at offset='1' size='16'"), expected);
     assert_eq!(with_view("File_write offset='132' size='16'"), expected);
     assert_eq!(with_view("File_write offset='136' size='8'"), [Extent { offset: 136, bytes: 4 }, Extent { offset: 156, bytes: 4 }]);
     assert_eq!(with_view("File_write offset='0' size='0'"), []);
+    // However many blocks there are of nothing, nobody walks over them.
+    assert_eq!(with(9, "File_write_at offset='0' size='16'"), []);
+    assert_eq!(with(10, "File_write_at offset='0' size='8'"), [Extent { offset: 108, bytes: 8 }]);
 }
 
 #[test]
 fn views_without_counterpart_are_left_out_and_said() {
-    for (filetype, why) in [(4, "has a part before its start"), (7, "contains itself"), (8, "is too large"), (99, "knows no datatype 99")] {
+    for (filetype, why) in [
+        (4, "has a part before its start"),
+        (7, "contains itself"),
+        (8, "is too large"),
+        (11, "is too large"),
+        (99, "knows no datatype 99"),
+    ] {
         let (found, notes) = commands(&format!(
             "<File_open cid='5' name='a' fid='1' time='0' end='0'/><File_set_view fid='1' offset='0' filetid='{filetype}' time='0' end='0'/>"
         ))

@@ -61,7 +61,7 @@ fn tree(types: &RankTypes, id: i64, depth: u32) -> Result<(Datatype, Bounds), St
         Listed::Vector { count, block_length, stride, old } => {
             let stride = u64::try_from(*stride).map_err(|_| format!("datatype {id} runs backwards"))?;
             let (element, bounds) = inner(*old)?;
-            let span = u128::from(*count) * u128::from(stride.max(*block_length));
+            let span = small(id, u128::from(*count) * u128::from(stride.max(*block_length)))?;
             let extent = bounds.extent.saturating_mul(span);
             let blocks = bounds.copies(u128::from(*block_length)).scattered(u128::from(*count));
             (Datatype::Vector { count: *count, block_length: *block_length, stride, element }, Bounds { extent, ..blocks })
@@ -89,7 +89,7 @@ fn tree(types: &RankTypes, id: i64, depth: u32) -> Result<(Datatype, Bounds), St
             let product = |of: fn(&Dimension) -> u64, of_these: &[Dimension]| {
                 of_these.iter().fold(1, |product: u128, dimension| product.saturating_mul(u128::from(of(dimension))))
             };
-            let extent = bounds.extent.saturating_mul(product(|d| d.size, &dimensions));
+            let extent = bounds.extent.saturating_mul(small(id, product(|d| d.size, &dimensions))?);
             let (rows, last) = dimensions.split_at(dimensions.len().saturating_sub(1));
             let blocks = bounds.copies(product(|d| d.part, last)).scattered(product(|d| d.part, rows));
             let list = |of: fn(&Dimension) -> u64| dimensions.iter().map(of).collect();
@@ -102,6 +102,11 @@ fn tree(types: &RankTypes, id: i64, depth: u32) -> Result<(Datatype, Bounds), St
         return Err(format!("datatype {id} is too large"));
     }
     Ok((datatype, bounds))
+}
+
+/// Elements of a type, even of such without bytes: they are multiplied.
+fn small(id: i64, elements: u128) -> Result<u128, String> {
+    if elements <= BYTES_MAX { Ok(elements) } else { Err(format!("datatype {id} is too large")) }
 }
 
 /// Bytes of the types that MPI predefines, as the 32-bit and 64-bit Linux machines of 2009 had them

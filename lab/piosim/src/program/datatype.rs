@@ -94,8 +94,12 @@ impl Datatype {
     }
 
     fn collect(&self, base: u64, list: &mut Vec<Extent>) {
+        // However many copies there are of nothing, nobody walks over them: below, each step of a
+        // loop adds a block.
+        if self.data_bytes() == 0 {
+            return;
+        }
         match self {
-            Datatype::Named { bytes: 0 } => {}
             Datatype::Named { bytes } => push_merged(list, Extent { offset: base, bytes: *bytes }),
             Datatype::Contiguous { count, element } => element.collect_copies(base, *count, list),
             Datatype::Vector { count, block_length, stride, element } => {
