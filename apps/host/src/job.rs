@@ -1,18 +1,23 @@
 //! A program that runs in place of this one: signals are passed on to it, and this process ends as
 //! it ended.
 
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use anyhow::{Context, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::process::{PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
 use crate::parallel;
 
@@ -24,6 +29,42 @@ pub const UNTIL_VARIABLE: &str = "WEFT_UNTIL";
 /// the terminal sends them to all of its foreground.
 const PASSED_ON: [Signal; 8] =
     [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGALRM, Signal::SIGWINCH];
+
+/// A program whose end is waited for.
+pub trait Program {
+    /// The number of its process.
+    fn id(&self) -> u32;
+
+    /// How it has ended; `None` if it has not.
+    ///
+    /// # Errors
+    /// Of the operating system.
+    fn try_wait(&mut self) -> io::Result<Option<ExitStatus>>;
+}
+
+impl Program for Child {
+    fn id(&self) -> u32 {
+        Child::id(self)
+    }
+
+    fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        Child::try_wait(self)
+    }
+}
+
+/// A program that was started by [`JobSignals::start`].
+#[derive(Debug)]
+pub struct Started(rustix::process::Pid);
+
+impl Program for Started {
+    fn id(&self) -> u32 {
+        self.0.as_raw_pid() as u32
+    }
+
+    fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        Ok(waitpid(Some(self.0), WaitOptions::NOHANG)?.map(|(_, status)| ExitStatus::from_raw(status.as_raw())))
+    }
+}
 
 /// Signals to this process, held until they are passed on.
 #[derive(Debug)]
@@ -52,11 +93,39 @@ impl JobSignals {
         self.held.iter().map(|signal| signal as i32).collect()
     }
 
+    /// Starts a program that gets these signals: none of them is blocked for it because it is held
+    /// here. Of the command only the program, its arguments and variables count.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(&self, command: &Command) -> io::Result<Started> {
+        let mut mask = SigSet::thread_get_mask()?;
+        self.held.iter().for_each(|signal| mask.remove(signal));
+        let mut attributes = PosixSpawnAttr::init()?;
+        attributes.set_sigmask(&mask)?;
+        // Ignored here, and ignored would be inherited.
+        attributes.set_sigdefault(&[Signal::SIGPIPE].into_iter().collect())?;
+        attributes.set_flags(PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF)?;
+        let text = |text: &OsStr| CString::new(text.as_bytes());
+        let line = std::iter::once(command.get_program()).chain(command.get_args()).map(text).collect::<Result<Vec<_>, _>>()?;
+        let mut variables: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => drop(variables.insert(name.into(), value.into())),
+                None => drop(variables.remove(name)),
+            }
+        }
+        let variable = |(name, value): (OsString, OsString)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat());
+        let variables = variables.into_iter().map(variable).collect::<Result<Vec<_>, _>>()?;
+        let pid = posix_spawnp(&line[0], &PosixSpawnFileActions::init()?, &attributes, &line, &variables)?;
+        rustix::process::Pid::from_raw(pid.as_raw()).map(Started).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
     /// Waits until the program has ended; passes on what comes meanwhile.
     ///
     /// # Errors
     /// Of the operating system.
-    pub fn wait(&self, program: &mut Child) -> Result<ExitStatus> {
+    pub fn wait(&self, program: &mut impl Program) -> Result<ExitStatus> {
         let pid = Pid::from_raw(program.id() as i32);
         loop {
             if let Some(status) = program.try_wait()? {

@@ -233,3 +233,19 @@ fn an_interrupted_recording_is_made_a_project() {
     assert_eq!(ended.status.code(), Some(7), "{ended:?}");
     assert!(into.join("run.proj").is_file(), "{ended:?}");
 }
+
+/// Also a signal that comes before the program has done anything.
+#[test]
+fn a_recording_that_is_interrupted_at_once_ends_in_good_order() {
+    let test = "a_recording_that_is_interrupted_at_once_ends_in_good_order";
+    let Some(mpi) = Mpi::mpich(test) else { return };
+    for round in 0..20 {
+        let into = mpi.dir.path().join(format!("run{round}"));
+        let mut trace = weft();
+        trace.env("WEFT_MPITRACE_LIB", mpi.dir.path().join("lib")).args(["trace", "mpi", "--mpi", "mpich", "--into"]).arg(into);
+        let ended = trace.args(["--", "sh", "-c", "kill -TERM $PPID; exit 3"]).output().expect("it runs");
+        let words = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+        assert!(words.contains("no rank"), "{words}");
+    }
+}

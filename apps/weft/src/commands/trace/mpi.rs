@@ -42,10 +42,10 @@ impl Args {
         command.env("WEFT_MPITRACE", &folder).env("WEFT_MPITRACE_LIMIT", self.limit.0.to_string());
         // The library of MPI-IO answers behind this one.
         command.env("LD_PRELOAD", preloaded(&library, std::env::var_os("LD_PRELOAD").as_deref()));
-        let mut launcher = command.spawn().with_context(|| format!("cannot run {}", self.command[0].display()))?;
-        // Whatever ends the program, what it did is made a project. It has been started without
-        // these signals blocked, and before the thread that looks at the machine.
-        let (signals, machine) = (JobSignals::hold()?, HostWatch::start()?);
+        // From now on, whatever ends the program, what it did is made a project.
+        let signals = JobSignals::hold()?;
+        let mut launcher = signals.start(&command).with_context(|| format!("cannot run {}", self.command[0].display()))?;
+        let machine = HostWatch::start()?;
         let status = signals.wait(&mut launcher)?;
         let recorded = complete(&folder)?;
         machine.end(&recorded.project)?;
