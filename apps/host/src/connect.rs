@@ -63,6 +63,11 @@ impl Common {
         Common { key_file: self.key_file.clone().or(key_file), ..self.clone() }
     }
 
+    /// The same by the key file of the config, whatever the person named.
+    pub fn without_key_file(&self) -> Common {
+        Common { key_file: None, ..self.clone() }
+    }
+
     /// The deadline of one operation.
     pub fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout.unwrap_or(TIMEOUT_SECONDS))

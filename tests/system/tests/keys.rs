@@ -397,7 +397,13 @@ fn keys_that_make_no_sense_are_refused() {
     let own = fs.state().join("key").display().to_string();
     let advice = format!("rm {own} && weft key add NAME --state {} --output {own}", fs.state().display());
     assert!(said.status.success() && String::from_utf8_lossy(&said.stderr).contains(&advice), "{said:?}");
+    // Servers start all the same.
+    fs.down();
+    let up = weft().args(["up", "--state"]).arg(fs.state()).output().unwrap();
+    assert!(up.status.success() && String::from_utf8_lossy(&up.stderr).contains("refused"), "{up:?}");
     ok(Command::new("rm").arg(&own));
+    fs.down();
+    fs.start(&[]);
     ok(&mut key(&["add", "NAME", "--output", &own]));
     ok(weft().args(["ls", &fs.at("/")]));
 }

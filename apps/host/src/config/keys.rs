@@ -34,6 +34,15 @@ pub struct KeyFiles {
     pub list: PathBuf,
 }
 
+impl Config {
+    /// The same for a command that asks as servers do, where their key is: so it is answered
+    /// whatever has become of the key of clients. `None` if there are no keys.
+    pub fn as_server(&self) -> Option<Config> {
+        let files = self.key_files.as_ref()?;
+        Some(Config { key_file: Some(files.server.clone()), ..self.clone() })
+    }
+}
+
 impl KeyFiles {
     /// Their names beside a config.
     pub fn beside(config: &Path) -> KeyFiles {

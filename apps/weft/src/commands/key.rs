@@ -152,18 +152,16 @@ impl Args {
             }
         }
         drop(alone);
-        tell_who_follows(config, &files, &ring, common)?;
+        tell_who_follows(&config, &files, &ring, common)?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// Waits until the servers go by the new list, and tells which of them do not.
-fn tell_who_follows(config: Config, files: &KeyFiles, ring: &KeyRing, common: &Common) -> Result<()> {
+fn tell_who_follows(config: &Config, files: &KeyFiles, ring: &KeyRing, common: &Common) -> Result<()> {
     let wanted = ring.fingerprint(&ring.list());
-    let as_server = Config { key_file: Some(files.server.clone()), ..config };
-    let mut common = common.clone();
-    common.key_file = None;
-    let fs = Fs::from_config(as_server, "the file system".to_string(), &common)?;
+    let as_server = config.as_server().context("the config names no keys of servers")?;
+    let fs = Fs::from_config(as_server, "the file system".to_string(), &common.without_key_file())?;
     let deadline = Instant::now() + FOLLOW_PATIENCE;
     let late = loop {
         let mut late = fs.run(fs.client.key_lists(wanted));

@@ -10,7 +10,7 @@ use std::process::{Child, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use weft_base::ServerRole;
+use weft_base::{ServerRole, Status};
 use weft_host::config::{Config, DraftServer, Engine, KeyFiles, ServerConfig, read_key};
 use weft_host::connect::{Common, Fs};
 use weft_host::named::NamedState;
@@ -147,6 +147,7 @@ impl Args {
             tell(&format!("{error:#}; run `weft up --state {}` again when there is room", shell_word(state.root())));
         }
         let elapsed = begun.elapsed();
+        tell_if_refused(&state, &config, common);
         let place = self.mount_again(&state, &config, common)?;
         lock.release();
         print(&self.report(&state, &config, started.len(), elapsed, place.as_deref()))?;
@@ -225,7 +226,12 @@ impl Args {
     /// started has died.
     fn wait_until_serving(&self, state: &StateDir, config: &Config, started: &mut Vec<Started>, common: &Common) -> Result<()> {
         let end = Instant::now() + common.timeout();
-        let fs = Fs::from_config(config.clone(), state.root().display().to_string(), &common.with_timeout(LOOK))?;
+        let name = state.root().display().to_string();
+        // A key of clients that was taken back keeps no server from being started.
+        let fs = match config.as_server() {
+            Some(as_server) => Fs::from_config(as_server, name, &common.without_key_file().with_timeout(LOOK))?,
+            None => Fs::from_config(config.clone(), name, &common.with_timeout(LOOK))?,
+        };
         loop {
             // One that was killed a moment ago may hold its pid file until the kernel is through
             // with it.
@@ -384,6 +390,18 @@ fn check_names(state: &StateDir, config: &Config) -> Result<()> {
         bail!("{unnamed} runs, and {file} does not name it any more: end it before {missing} starts, or all by `weft down`");
     }
     Ok(())
+}
+
+/// Servers may serve and take no command that has the key of the config.
+fn tell_if_refused(state: &StateDir, config: &Config, common: &Common) {
+    let asked = Fs::from_config(config.clone(), state.root().display().to_string(), &common.with_timeout(LOOK)).and_then(|fs| {
+        let refused =
+            fs.ping_all().into_iter().find_map(|(_, answer)| answer.err().filter(|error| error.status == Status::AuthenticationFailed));
+        refused.map_or(Ok(()), |error| bail!("{}", fs.why(&error)))
+    });
+    if let Err(error) = asked {
+        tell(&format!("the servers run, and commands with this config are refused: {error:#}"));
+    }
 }
 
 fn start_servers(state: &StateDir, config: &Config, started: &mut Vec<Started>) -> Result<()> {
