@@ -121,6 +121,11 @@ impl Export {
         !self.is_for_all && self.networks.is_empty()
     }
 
+    /// True if it is meant for other machines, too.
+    pub fn is_for_others(&self) -> bool {
+        self.is_for_all || self.networks.iter().any(|network| !network.address.to_canonical().is_loopback())
+    }
+
     /// True if a client at this address may use it from some port.
     pub fn admits_address(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
@@ -203,6 +208,8 @@ mod tests {
         assert!(from(&net, "10.1.255.3") && from(&net, "::ffff:10.1.0.1") && from(&net, "fdff::1") && from(&net, "192.168.7.9"));
         assert!(!from(&net, "10.2.0.1") && !from(&net, "127.0.0.1") && !from(&net, "fe00::1") && !from(&net, "192.168.7.8"));
         assert!(from(&export("/:*"), "8.8.8.8") && from(&export("/:0.0.0.0/0"), "8.8.8.8") && !from(&export("/:0.0.0.0/0"), "::1"));
+        assert!(net.is_for_others() && export("/:*").is_for_others() && export("/:127.0.0.0/8,10.0.0.1").is_for_others());
+        assert!(!home.is_for_others() && !export("/:127.0.0.0/8,::1").is_for_others());
         let secure = export("/:secure");
         let here = "127.0.0.1".parse().unwrap();
         assert!(!secure.admits(here, 1024) && secure.admits(here, 1023) && secure.admits_address(here));

@@ -107,8 +107,9 @@ fn promise_gateways_agree() {
     assert_eq!(cat(&squashing, "//top"), data);
     let refused = run(Command::new("nfs-ls").arg(Gateway::start(&fs, 0, &["/:10.0.0.0/8"]).url("/")), PATIENCE);
     assert!(!refused.is_success(), "another network");
-    let log = run(weft().arg("nfs").arg(fs.state()).args(["--listen", "127.0.0.1:0", "--export", "/none"]), PATIENCE);
-    assert!(!log.is_success() && log.words().contains("/none"), "{}", log.words());
+    let log = run(weft().arg("nfs").arg(fs.state()).args(["--listen", "127.0.0.1:0", "--export", "/none:10.0.0.0/8"]), PATIENCE);
+    assert!(!log.is_success() && log.words().contains("cannot export /none"), "{}", log.words());
+    assert!(log.words().contains("is for other machines") && log.words().contains("--listen 0.0.0.0:"), "{}", log.words());
 }
 
 #[test]

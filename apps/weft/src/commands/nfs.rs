@@ -74,7 +74,12 @@ impl Args {
         // A flood of lines would fill the disk.
         let log = Mutex::new(LimitedLog::new(Log::to_stderr("weft nfs")));
         let log = Box::new(move |line: &str| log.lock().unwrap_or_else(PoisonError::into_inner).line(line));
-        let address = listener.local_addr().context("cannot see the own address")?.to_string();
+        let address = listener.local_addr().context("cannot see the own address")?;
+        if let Some(export) = exports.iter().find(|export| export.is_for_others() && address.ip().is_loopback()) {
+            let (path, port) = (&export.path, address.port());
+            tell(&format!("{path} is for other machines, and {address} is reached from this one only: give --listen 0.0.0.0:{port}"));
+        }
+        let address = address.to_string();
         let shown: Vec<String> = exports.iter().map(|export| export.path.clone()).collect();
         let nfs = fs.run(Nfs::open(fs.client.clone(), key, exports, log)).map_err(|words| anyhow!(words))?;
         let serving = Serving::begin(nfs, listener).context("cannot serve")?;
