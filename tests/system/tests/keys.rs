@@ -397,6 +397,9 @@ fn keys_that_make_no_sense_are_refused() {
     let own = fs.state().join("key").display().to_string();
     let advice = format!("rm {own} && weft key add NAME --state {} --output {own}", fs.state().display());
     assert!(said.status.success() && String::from_utf8_lossy(&said.stderr).contains(&advice), "{said:?}");
+    let (is_well, report) = fs.status();
+    let problem = report["problems"][0].as_str().expect("a problem");
+    assert!(!is_well && problem.contains("refuses the key of this command") && problem.contains("weft key list --state"), "{problem}");
     // Servers start all the same.
     fs.down();
     let up = weft().args(["up", "--state"]).arg(fs.state()).output().unwrap();

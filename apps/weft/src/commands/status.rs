@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Value, json};
-use weft_base::ServerId;
+use weft_base::{ServerId, Status};
 use weft_host::config::Config;
 use weft_host::connect::{Common, Fs};
 use weft_host::mount_list::SeenErrors;
@@ -144,8 +144,16 @@ fn report(state: &StateDir, config: Config, common: &Common) -> Result<Report> {
             }
             (Some(pid), error) => {
                 let why = error.and_then(|answer| answer.as_ref().err()).map_or(String::new(), |error| format!(": {}", error.status));
-                let log = state.log_file(&entry.name);
-                problems.push(format!("{} (process {pid}) does not answer{why}; its log is {}", entry.name, log.display()));
+                let (name, log) = (&entry.name, state.log_file(&entry.name));
+                let is_refused = matches!(error, Some(Err(error)) if error.status == Status::AuthenticationFailed);
+                problems.push(match is_refused {
+                    // It may serve all others.
+                    true => {
+                        let root = shell_word(state.root());
+                        format!("{name} (process {pid}) refuses the key of this command{why}; weft key list --state {root} shows the keys")
+                    }
+                    false => format!("{name} (process {pid}) does not answer{why}; its log is {}", log.display()),
+                });
                 "no answer".into()
             }
         };
