@@ -195,7 +195,10 @@ fn a_split_that_comes_to_nothing_says_so() {
     ok(weft().args(["rm", "-r"]).arg(fs.at(gone)));
     let words = said(child);
     assert!(words.contains("has been removed"), "{words}");
+    let words = fails(weft().args(["split", "--timeout", "2"]).arg(fs.at(kept)).arg("all"));
+    assert!(words.contains("no names have moved for 2 s"), "{words}");
     fs.signal("meta1", Signal::CONT);
+    ok(weft().arg("split").arg(fs.at(kept)).arg("1"));
     let child = under_way(kept);
     fs.kill("meta0");
     fs.signal("meta1", Signal::CONT);

@@ -3,14 +3,14 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use serde_json::json;
 use weft_base::{FileKind, Status};
 use weft_client::Error;
 use weft_host::connect::{Common, FsPlace};
-use weft_host::output::{print_as, show_name, tell_plainly};
+use weft_host::output::{print_as, shell_word, show_name, tell_plainly};
 use weft_wire::ops::SplitReply;
 
 /// How often is asked how far it is.
@@ -68,9 +68,14 @@ impl Args {
         };
         let mut goal = state.goal.clone();
         let (mut told, mut told_why) = (state.moved_names, 0);
+        let progress = |state: &SplitReply| (state.map.epoch(), state.moved_names);
+        let (mut last, mut good_until) = (progress(&state), Instant::now() + common.timeout());
         while self.servers.is_some() && !self.no_wait && state.goal.is_some() {
             std::thread::sleep(LOOK);
             state = ask(0).map_err(why)?;
+            if progress(&state) != last {
+                (last, good_until) = (progress(&state), Instant::now() + common.timeout());
+            }
             // Somebody may have said something else.
             goal = state.goal.clone().or(goal);
             if state.moved_names > told && !self.json {
@@ -80,6 +85,12 @@ impl Args {
             if state.why != told_why && state.why != 0 {
                 told_why = state.why;
                 tell_plainly(&format!("{shown}: {}", failed_step(told_why)));
+            }
+            if state.goal.is_some() && Instant::now() >= good_until {
+                let (seconds, shown) = (common.timeout().as_secs(), shell_word(&self.place));
+                bail!(
+                    "no names have moved for {seconds} s (--timeout); their server goes on for a while: weft split {shown} says how it is"
+                );
             }
         }
         print_as(self.json, &json(&state), || text(&state))?;
