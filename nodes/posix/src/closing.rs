@@ -96,7 +96,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         for open in self.files.drain() {
             self.close_description(&open).await;
         }
-        for file in self.sealed.drain() {
+        for file in self.sealed.drain().into_iter().chain(self.walks.expire(Nanos::NEVER)) {
             self.close_soon(file).await;
         }
         // Nobody is above any more.
@@ -128,12 +128,15 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
 
     /// What servers have not taken of closed files is brought again and again, until then.
     async fn bring_left(&self, end: Nanos) {
-        loop {
+        while self.client.closes_left() > 0 {
             let left = self.client.files_left();
-            match (left, self.now() < end) {
-                (0, _) => return,
-                (_, true) => self.client.for_at_most(end.since(self.now())).keep_alive().await,
-                (_, false) => return self.gateway.warn(&format!("gave up bringing what was written to {left} files: it is lost")),
+            if self.now() >= end && left > 0 {
+                return self.gateway.warn(&format!("gave up bringing what was written to {left} files: it is lost"));
+            }
+            self.client.for_at_most(end.since(self.now())).keep_alive().await;
+            if left == 0 {
+                // What a server has not heard of by now it closes when it misses this client.
+                return;
             }
             if self.client.files_left() > 0 {
                 self.rt().sleep_until(end.min(self.now() + AGAIN_NS)).await;

@@ -28,6 +28,8 @@ pub(crate) struct Walks {
     /// Saves everybody else a lock.
     count: AtomicUsize,
     walks: Mutex<BTreeMap<u32, Walk>>,
+    /// Opened for walks after which their threads walked once more.
+    in_vain: Mutex<Vec<Arc<OpenFile>>>,
 }
 
 #[derive(Debug)]
@@ -62,8 +64,12 @@ impl Walks {
 
     fn begin(&self, thread: u32, rights: Option<Rights>, now: Nanos) {
         let mut walks = self.lock();
-        walks.insert(thread, Walk { since: now, rights, found: None });
+        let before = walks.insert(thread, Walk { since: now, rights, found: None });
         self.count.store(walks.len(), Ordering::Relaxed);
+        drop(walks);
+        if let Some((_, file)) = before.and_then(|walk| walk.found) {
+            self.lock_in_vain().push(file);
+        }
     }
 
     /// The rights with which this thread wants to open what its walk is about to find.
@@ -102,16 +108,21 @@ impl Walks {
         }
     }
 
-    /// Files that were opened for threads which did not come back.
+    /// Files that were opened for threads which did not come back until `now`, or not for them.
     pub fn expire(&self, now: Nanos) -> Vec<Arc<OpenFile>> {
+        let mut files = std::mem::take(&mut *self.lock_in_vain());
         if self.count.load(Ordering::Relaxed) == 0 {
-            return Vec::new();
+            return files;
         }
         let mut walks = self.lock();
         let old: Vec<u32> = walks.iter().filter(|(_, walk)| now.since(walk.since) >= AGE_MAX).map(|(thread, _)| *thread).collect();
-        let files = old.into_iter().filter_map(|thread| walks.remove(&thread)?.found).map(|(_, file)| file).collect();
+        files.extend(old.into_iter().filter_map(|thread| walks.remove(&thread)?.found).map(|(_, file)| file));
         self.count.store(walks.len(), Ordering::Relaxed);
         files
+    }
+
+    fn lock_in_vain(&self) -> MutexGuard<'_, Vec<Arc<OpenFile>>> {
+        self.in_vain.lock().expect("no code panics while it holds this lock")
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Walk>> {

@@ -162,6 +162,12 @@ impl<R: Runtime> Client<R> {
         self.inner.opens.count(|inode| inode.is_delayed() && inode.is_closed())
     }
 
+    /// Closed files of which something is here, or open at a server still. To be asked by who has
+    /// closed all.
+    pub fn closes_left(&self) -> usize {
+        self.inner.opens.count(|inode| inode.has_surplus() || inode.is_delayed() && inode.is_closed())
+    }
+
     /// A file that is closed is about to take the place of another one: what is here of it is at
     /// servers first, so that a client that dies leaves the old content there or the new one. If
     /// they do not take it soon, it goes on as without that.

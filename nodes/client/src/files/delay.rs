@@ -13,6 +13,7 @@ use super::delayed::{Content, Delayed, Taken};
 use super::granted::Granted;
 use super::noted::NotedRights;
 use super::open_inode::{OpenInode, State};
+use super::opens::OPEN_TRIES;
 use super::read::cut_out;
 use super::reports::DelayedReport;
 use super::write::How;
@@ -417,17 +418,22 @@ impl<R: Runtime> Client<R> {
         if leaving.is_brought || !leaving.is_in_doubt && is_heard() {
             return Ok(true);
         }
-        let ticket = self.inner.opens.begin();
-        let (handle, open_sequence, rights) = (inode.handle, ticket.sequence, Rights::WRITE.with(Rights::DELAY));
-        inode.opens_again(open_sequence);
-        let request = OpenRequest::of(handle, rights, open_sequence, inode.renewer());
-        match self.call(flow, server, &request).await {
-            Ok(reply) => {
-                self.inner.opens.renewed(&ticket, inode, rights, Granted { capability: reply.capability, ceiling: reply.ceiling });
-                Ok(true)
+        for _ in 0..OPEN_TRIES {
+            let ticket = self.inner.opens.begin();
+            let (handle, open_sequence, rights) = (inode.handle, ticket.sequence, Rights::WRITE.with(Rights::DELAY));
+            inode.opens_again(open_sequence, rights);
+            let request = OpenRequest::of(handle, rights, open_sequence, inode.renewer());
+            match self.call(flow, server, &request).await {
+                Ok(reply) => {
+                    let granted = Granted { capability: reply.capability, ceiling: reply.ceiling };
+                    if self.inner.opens.renewed(&ticket, inode, rights, granted) {
+                        return Ok(true);
+                    }
+                }
+                Err(error) if error.status == Status::CapabilityRefused => return Ok(false),
+                Err(error) => return Err(error),
             }
-            Err(error) if error.status == Status::CapabilityRefused => Ok(false),
-            Err(error) => Err(error),
         }
+        Err(flow.error_at(Status::Busy, server))
     }
 }

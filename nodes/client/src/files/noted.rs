@@ -10,6 +10,9 @@ pub(super) struct NotedRights {
     /// What it has given back, and the server may have noted still: it is told once more, and
     /// nothing is done by these rights.
     given_back: Rights,
+    /// What it has asked for, and the server may have noted: the same. A server that has restarted
+    /// is not told of these, since it is asked once more.
+    asked: Rights,
 }
 
 impl NotedRights {
@@ -20,6 +23,11 @@ impl NotedRights {
 
     /// All that the server may have noted.
     pub(super) fn noted(self) -> Rights {
+        self.to_tell().with(self.asked)
+    }
+
+    /// What a server that has restarted is told.
+    pub(super) fn to_tell(self) -> Rights {
         self.rights.with(self.given_back)
     }
 
@@ -27,6 +35,18 @@ impl NotedRights {
     pub(super) fn granted(&mut self, rights: Rights) {
         self.rights = self.rights.with(rights);
         self.given_back = self.given_back.without(rights);
+        self.asked = self.asked.without(rights);
+    }
+
+    /// The server is asked for these.
+    pub(super) fn asks(&mut self, rights: Rights) {
+        self.asked = self.asked.with(rights.without(self.rights));
+    }
+
+    /// What was noted before was given back, and the server may not have heard of it.
+    pub(super) fn given_in_vain(&mut self, before: NotedRights) {
+        self.may_be_noted(before.to_tell());
+        self.asks(before.asked);
     }
 
     /// The server may have noted these still, although they were given back.

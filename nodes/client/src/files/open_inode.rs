@@ -235,9 +235,9 @@ impl OpenInode {
             // The caller looks once more.
             return None;
         }
-        let (held_before, keeps) = (state.held.noted(), state.needed().and(state.held.rights));
-        let ends_writing = held_before.contains(Rights::WRITE) && !keeps.contains(Rights::WRITE);
-        if keeps == held_before && state.unreported.is_none() {
+        let (held_before, keeps) = (state.held, state.needed().and(state.held.rights));
+        let ends_writing = held_before.noted().contains(Rights::WRITE) && !keeps.contains(Rights::WRITE);
+        if keeps == held_before.noted() && state.unreported.is_none() {
             return None;
         }
         // While it is open for writing, whoever wants to know asks its data servers.

@@ -221,10 +221,12 @@ impl OpenTable {
     ) -> Option<Arc<OpenFile>> {
         let mut state = self.lock();
         let closed = state.closed.get(&attr.handle).is_some_and(|closed| *closed >= ticket.sequence);
+        let inode = self.inode_in(&mut state, attr);
         if closed || state.reclaims != ticket.reclaims {
+            // Its server may have noted it: who does not open it once more has to close it.
+            inode.opens_again(ticket.sequence, rights.without(Rights::DELAY));
             return None;
         }
-        let inode = self.inode_in(&mut state, attr);
         inode.opened(ticket.sequence, rights, attr, granted);
         inode.held_by(who, rights);
         self.may_write.fetch_or(rights.contains(Rights::WRITE), Ordering::Relaxed);
@@ -235,12 +237,17 @@ impl OpenTable {
         Some(Arc::new(file))
     }
 
-    /// The server granted again what a file has open.
-    pub(super) fn renewed(&self, ticket: &OpenTicket<'_>, inode: &OpenInode, rights: Rights, granted: Granted) {
+    /// The server granted again what a file has open. False if a restart of the server has
+    /// overtaken it: it must be done again.
+    pub(super) fn renewed(&self, ticket: &OpenTicket<'_>, inode: &OpenInode, rights: Rights, granted: Granted) -> bool {
         let mut state = self.lock();
+        if state.reclaims != ticket.reclaims {
+            return false;
+        }
         inode.renewed(ticket.sequence, rights, granted);
         state.overtakes(ticket, inode);
         self.announced(&mut state, inode);
+        true
     }
 
     /// A file with these attributes is opened for reading, and perhaps for writing, without telling
@@ -450,7 +457,7 @@ impl TableState {
     /// before it.
     fn gave_back(&mut self, inode: &OpenInode, report: &Report) -> bool {
         // A close takes the right to delay away whatever has come before it.
-        let rights = report.held_before.without(report.request.keeps).without(Rights::DELAY);
+        let rights = report.held_before.noted().without(report.request.keeps).without(Rights::DELAY);
         if rights == Rights::default() {
             return false;
         }

@@ -33,7 +33,7 @@ impl OpenInode {
             state.held.granted(Rights::READ);
         }
         let on_the_way = state.delayed.rights_on_the_way();
-        let rights = state.held.noted().with(on_the_way);
+        let rights = state.held.to_tell().with(on_the_way);
         if let Some(told) = &mut state.told_again {
             *told = told.with(on_the_way);
         }

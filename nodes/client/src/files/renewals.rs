@@ -19,10 +19,12 @@ use crate::{Client, Result};
 const RAISES_MAX: u32 = 128;
 
 impl OpenInode {
-    /// It is opened once more with this number, perhaps without an answer: a close covers that.
-    pub(super) fn opens_again(&self, sequence: u64) {
+    /// It is opened once more with this number, perhaps without an answer, or with one that comes
+    /// when it is closed here: a close covers that.
+    pub(super) fn opens_again(&self, sequence: u64, rights: Rights) {
         let mut state = self.lock();
         state.open_sequence = state.open_sequence.max(sequence);
+        state.held.asks(rights);
     }
 
     /// What shows that it is open. What was shown before it was closed shows nobody that it is open
@@ -185,17 +187,22 @@ impl<R: Runtime> Client<R> {
         let is_new = who.is_some();
         let who = who.unwrap_or_else(|| inode.renewer());
         let server = self.owner(flow, inode.handle).await?;
-        let ticket = self.inner.opens.begin();
-        let (handle, open_sequence) = (inode.handle, ticket.sequence);
-        inode.opens_again(open_sequence);
-        let inline = inode.is_inline().then_some(true);
-        let request = OpenRequest { inline, content, room, ..OpenRequest::of(handle, rights, open_sequence, who) };
-        let (reply, bulk) = self.call_with_bulk(flow, server, &request, Bulk::None).await?;
-        let granted = Granted { capability: reply.capability, ceiling: reply.ceiling };
-        self.inner.opens.renewed(&ticket, inode, rights, granted);
-        if is_new {
-            inode.held_by(&request.who, rights);
+        for _ in 0..OPEN_TRIES {
+            let ticket = self.inner.opens.begin();
+            let (handle, open_sequence) = (inode.handle, ticket.sequence);
+            inode.opens_again(open_sequence, rights);
+            let inline = inode.is_inline().then_some(true);
+            let request =
+                OpenRequest { inline, content, room: room.clone(), ..OpenRequest::of(handle, rights, open_sequence, who.clone()) };
+            let (reply, bulk) = self.call_with_bulk(flow, server, &request, Bulk::None).await?;
+            let granted = Granted { capability: reply.capability, ceiling: reply.ceiling };
+            if self.inner.opens.renewed(&ticket, inode, rights, granted) {
+                if is_new {
+                    inode.held_by(&who, rights);
+                }
+                return Ok(reply.content_bytes.filter(|bytes| u64::from(*bytes) == bulk.len()).map(|_| bulk.to_bytes()));
+            }
         }
-        Ok(reply.content_bytes.filter(|bytes| u64::from(*bytes) == bulk.len()).map(|_| bulk.to_bytes()))
+        Err(flow.error(Status::Busy))
     }
 }

@@ -7,6 +7,7 @@ use weft_wire::Rights;
 use weft_wire::ops::CloseRequest;
 
 use super::kept::KeptAttributes;
+use super::noted::NotedRights;
 use super::open_inode::{OpenInode, State};
 use crate::flow::Flow;
 use crate::knowledge::{Effect, Touched};
@@ -20,7 +21,7 @@ const REPORT_TRIES: usize = 4;
 pub(super) struct Report {
     pub(super) request: CloseRequest,
     pub(super) delayed: Option<DelayedReport>,
-    pub(super) held_before: Rights,
+    pub(super) held_before: NotedRights,
 }
 
 /// What goes with a report of what was delayed of a file.
@@ -58,8 +59,8 @@ impl State {
     pub(super) fn gave_in_vain(&mut self, report: &Report) {
         // What is kept here goes with a later close, by this right.
         let stays = if self.delayed.needs_right() { Rights::DELAY } else { Rights::default() };
-        self.held.granted(report.held_before.and(stays));
-        self.held.may_be_noted(report.held_before);
+        self.held.granted(report.held_before.noted().and(stays));
+        self.held.given_in_vain(report.held_before);
     }
 }
 

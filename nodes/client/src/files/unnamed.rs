@@ -49,6 +49,10 @@ impl<R: Runtime> Client<R> {
                 self.after_open(Flow { handle: reply.handle, ..flow }, &file, options.rights, 0).await;
                 return Ok((state.attr, file));
             }
+            if let Some(overtaken) = self.inner.opens.get(reply.handle) {
+                // It is of no use to anybody. What its server does not hear stays owed.
+                let _ = self.report(Flow { handle: reply.handle, ..flow }, &overtaken).await;
+            }
         }
         Err(flow.error(Status::Busy))
     }
