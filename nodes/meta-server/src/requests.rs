@@ -185,7 +185,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             }
             _ => {}
         }
-        if matches!(op, Op::Create | Op::Open) && self.state.borrow().is_in_grace() {
+        // Who has told has told of it as well, or has closed it: then this is a late copy.
+        if matches!(op, Op::Create | Op::Open) && self.clients.sessions.borrow().is_untold(header.request.client) {
             self.open_again(header, Request::of(op, body)?, &answer)?;
         }
         // An open may have cut what was here (`ops/truncate.rs`).
