@@ -4,14 +4,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use weft_base::{Credentials, FileKind, Handle, ROOT_HANDLE, SECOND, ServerRole};
 use weft_client::Client;
 use weft_rt::Runtime;
 use weft_rt_sim::SimRt;
 use weft_wire::Op;
+use weft_wire::ops::QuotaKind;
 
 use crate::cluster::GRACE_NS;
-use crate::history::{Action, Answer, Name, Outcome};
+use crate::history::{Action, Answer, Outcome};
 use crate::workload::Worker;
 
 /// How long the servers may take to notice that all faults are over, in nanoseconds.
@@ -73,7 +75,7 @@ pub async fn asked(client: &Client<SimRt>) -> Result<BTreeSet<Op>, String> {
 }
 
 /// What a directory holds.
-type Entries = Vec<(Name, Handle, FileKind)>;
+type Entries = Vec<(Bytes, Handle, FileKind)>;
 
 /// What a scan found.
 #[derive(Debug, Default)]
@@ -121,7 +123,7 @@ pub async fn scan(worker: &mut Worker, with_data: bool) -> Result<Scan, String> 
                 links.push((*handle, *kind));
             }
         }
-        scan.dirs.push((dir, entries));
+        scan.dirs.push((dir, entries.into_iter().map(|(name, handle, kind)| (name.bytes(), handle, kind)).collect()));
     }
     for (handle, kind) in links {
         let Answer::Attr(seen) = expect(worker, Action::GetAttr { handle, held: false }).await? else {
@@ -137,6 +139,52 @@ pub async fn scan(worker: &mut Worker, with_data: bool) -> Result<Scan, String> 
         }
     }
     Ok(scan)
+}
+
+/// Reads the whole tree as any client does. The servers must hold what was found and nothing else,
+/// and what is counted for users must be what their objects take.
+///
+/// # Errors
+/// What does not answer, what should not be there, for whom something else is counted than there
+/// is.
+pub async fn examine(client: &Client<SimRt>, may_leave_data: bool) -> Result<(), String> {
+    let (scan, taken) = read_tree(client).await?;
+    no_orphans(client, &scan, may_leave_data).await?;
+    let usage = client.usage(&Credentials::ROOT, QuotaKind::User, 0..=u32::MAX).await.map_err(|error| format!("usage: {error}"))?;
+    let counted: Taken = usage.into_iter().map(|(uid, usage)| (uid, (usage.inodes, usage.bytes))).collect();
+    if counted != taken {
+        return Err(format!("counted are {counted:?}, and there are {taken:?} (inodes and bytes by user)"));
+    }
+    no_orphans(client, &sweep(client, &scan).await?, may_leave_data).await
+}
+
+/// The inodes of each user, and the bytes that they take.
+type Taken = BTreeMap<u32, (u64, u64)>;
+
+async fn read_tree(client: &Client<SimRt>) -> Result<(Scan, Taken), String> {
+    let mut scan = Scan { objects: BTreeSet::from([ROOT_HANDLE]), ..Scan::default() };
+    let root = client.getattr(ROOT_HANDLE).await.map_err(|error| format!("the root: {error}"))?;
+    let mut taken = Taken::from([(root.uid, (1, 0))]);
+    let mut next = vec![ROOT_HANDLE];
+    while let Some(dir) = next.pop() {
+        let (mut entries, mut cookie, mut is_over) = (Entries::new(), 0, false);
+        while !is_over {
+            let page = client.readdir(&Credentials::ROOT, dir, cookie, 1 << 16, true).await.map_err(|error| format!("scan: {error}"))?;
+            for item in page.entries {
+                let Some(attr) = item.attr else { return Err(format!("{:?} in {dir} leads to nothing", item.name)) };
+                if scan.objects.insert(item.handle) {
+                    let (inodes, bytes) = taken.entry(attr.uid).or_insert((0, 0));
+                    (*inodes, *bytes) = (*inodes + 1, *bytes + attr.allocated_bytes());
+                }
+                next.extend((item.kind == FileKind::Directory).then_some(item.handle));
+                entries.push((item.name, item.handle, item.kind));
+                cookie = item.cookie;
+            }
+            is_over = page.end;
+        }
+        scan.dirs.push((dir, entries));
+    }
+    Ok((scan, taken))
 }
 
 async fn expect(worker: &mut Worker, action: Action) -> Result<Answer, String> {
@@ -164,8 +212,10 @@ pub async fn no_orphans(client: &Client<SimRt>, scan: &Scan, may_leave_data: boo
         }
         for (server, answer) in client.ping_all().await {
             let info = answer.map_err(|error| format!("counting objects: {error}"))?;
-            if server.role() == ServerRole::Meta && Some(&info.objects) != expected.get(&server) {
-                wrong.push(format!("{server} holds {} inodes, of which {} have names", info.objects, expected[&server]));
+            // One that has joined may hold nothing yet.
+            let named = expected.get(&server).copied().unwrap_or(0);
+            if server.role() == ServerRole::Meta && info.objects != named {
+                wrong.push(format!("{server} holds {} inodes, of which {named} have names", info.objects));
             }
             let is_empty = scan.objects.len() == 1;
             if server.role() == ServerRole::Data && is_empty && info.objects != 0 {
@@ -203,8 +253,8 @@ pub async fn sweep(client: &Client<SimRt>, scan: &Scan) -> Result<Scan, String> 
     for (dir, entries) in scan.dirs.iter().rev() {
         for (name, handle, kind) in entries {
             let outcome = match kind {
-                FileKind::Directory => client.rmdir(&Credentials::ROOT, *dir, &name.bytes()).await,
-                _ => client.unlink(&Credentials::ROOT, *dir, &name.bytes()).await,
+                FileKind::Directory => client.rmdir(&Credentials::ROOT, *dir, name).await,
+                _ => client.unlink(&Credentials::ROOT, *dir, name).await,
             };
             outcome.map_err(|error| format!("removing {name:?} ({handle} {kind:?}) from {dir} after all faults: {error}"))?;
         }

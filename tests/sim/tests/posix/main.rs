@@ -29,6 +29,7 @@ mod gathered;
 mod holes;
 mod known;
 mod later;
+mod limited;
 mod listed;
 mod moving;
 mod overtaken;
@@ -124,8 +125,14 @@ impl World {
     }
 
     fn plan_faults(&mut self) {
+        self.plan_faults_and(0);
+    }
+
+    /// The same with so many power cuts.
+    fn plan_faults_and(&mut self, power_cuts: u64) {
         let settings = FaultSettings {
             crashes: 3,
+            power_cuts,
             breaks: 3,
             partitions: 2,
             messages: MessageFaults::BAD,
@@ -325,6 +332,7 @@ fn run(seed: u64) -> u64 {
         third.posix.lock(file.node, lock(LockKind::Exclusive, 1, file.opened.number), None).await.expect("nobody has locks");
         third.posix.end(30 * SECOND).await;
     })]);
+    trees::examine(&world, false);
     world.sim.trace_hash()
 }
 

@@ -96,3 +96,25 @@ fn who_hears_a_notice_does_not_wait_for_a_close_that_waits_for_it() {
 fn what_was_closed_without_an_answer_is_read_as_others_have_left_it() {
     crate::trees::run(26_133);
 }
+
+/// A file that was opened without telling its server was closed while the server was being told
+/// after all. Its client forgot it, and the file stayed open at the server, and on its disks when
+/// it had been removed. Of [`crate::trees`].
+#[test]
+fn what_is_closed_while_its_server_is_told_of_it_is_closed_there() {
+    crate::trees::run(44);
+}
+
+/// A copy of an open came after the close, at a server that had restarted before both: it was taken
+/// for an open from before the restart, and the file was open for ever. Of [`crate::trees`].
+#[test]
+fn a_late_copy_of_an_open_opens_nothing() {
+    crate::trees::run(293);
+}
+
+/// A file without a name was made while its client told a server that had restarted what it has
+/// open. It was made anew, and the first one stayed open for ever. Of [`crate::trees`].
+#[test]
+fn a_file_without_a_name_that_is_made_anew_leaves_nothing() {
+    crate::trees::disturbed::run(103);
+}

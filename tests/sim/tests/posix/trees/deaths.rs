@@ -15,7 +15,7 @@ use weft_sim_tests::mount::{Mount, caller, how};
 use weft_wire::Rights;
 
 use super::model::{Dir, Entry, File, Id, Picked, TOP, Tree};
-use super::{TREES, Turn, World, make_tops, seeds_of};
+use super::{TREES, Turn, World, examine, make_tops, seeds_of};
 
 /// Longer than anything that was closed stays with its mount, in nanoseconds.
 const REST_NS: u64 = 3 * SECOND;
@@ -166,6 +166,7 @@ pub fn run(seed: u64) {
     let trees = TREES.map(|(name, prefix)| Rc::new(RefCell::new(Tree::new(name.to_string(), prefix))));
     let mut mounts = world.mounts.to_vec();
     let mut random = world.sim.random();
+    let mut finders = Vec::new();
     for round in 0..3 {
         let is_calm = seed % 4 != 3;
         if !is_calm {
@@ -185,6 +186,7 @@ pub fn run(seed: u64) {
                 ([true; 4], Mount::new(&world.sim, &world.cluster, &format!("finder {round}"), None))
             }
         };
+        finders.push(finder.clone());
         let flows = trees.iter().zip(changed).map(|(tree, has_changed)| {
             let (mount, tree) = (finder.clone(), tree.clone());
             world.sim.spawn_on(mount.node, move |_| async move {
@@ -201,7 +203,8 @@ pub fn run(seed: u64) {
         world.sim.run_for(40 * SECOND);
     }
     all_work(&world, &mounts, &trees, |number| number % 2);
-    for mount in mounts {
+    for mount in &mounts {
+        let mount = mount.clone();
         world.run(vec![world.sim.spawn_on(mount.node, |_| async move { mount.posix.end(30 * SECOND).await })]);
     }
     let third = Mount::new(&world.sim, &world.cluster, "last", Some(0));
@@ -210,7 +213,11 @@ pub fn run(seed: u64) {
             let mut tree = tree.borrow_mut();
             Turn { mount: &third, who: caller(9, 0), tree: &mut tree }.check_all().await;
         }
+        third.posix.end(30 * SECOND).await;
     })]);
+    // Who lives may still make what a power cut took, so what it had of that would be kept.
+    finders.iter().chain(&mounts).filter(|mount| world.sim.is_running(mount.node)).for_each(|mount| world.sim.crash(mount.node));
+    examine(&world, true);
 }
 
 /// One of the mounts dies while it works, and is mounted anew. Gives which trees it has changed.

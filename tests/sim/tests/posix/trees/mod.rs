@@ -7,6 +7,8 @@ use weft_base::{MILLISECOND, SECOND};
 use weft_client::XattrFlags;
 use weft_posix::CallingThread;
 use weft_rt::Runtime;
+use weft_sim_tests::audit;
+use weft_sim_tests::cluster::Durability;
 use weft_sim_tests::mount::{Mount, caller};
 
 use super::{ROOT, World, seeds_of};
@@ -15,7 +17,7 @@ use model::Tree;
 mod checks;
 #[expect(clippy::await_holding_refcell_ref, reason = "one flow at a time has a tree")]
 mod deaths;
-mod disturbed;
+pub mod disturbed;
 mod model;
 mod rarer;
 mod steps;
@@ -76,13 +78,16 @@ fn make_tops(world: &World, is_presplit: bool) {
 /// One run.
 pub fn run(seed: u64) {
     // Some keep no leases and ask each time.
-    let mut world = World::new(seed, (seed % 7 == 3).then_some(0));
+    let ttl_ns = (seed % 7 == 3).then_some(0);
+    // What was answered survives power cuts, where that is promised.
+    let (contract, power_cuts) = if seed % 8 == 7 { (Durability::Sync, 2) } else { (Durability::Batch, 0) };
+    let mut world = World::under(contract, seed, ttl_ns);
     if seed % 4 < 2 {
         world.takes_small_files();
     }
     let is_calm = seed.is_multiple_of(2);
     if !is_calm {
-        world.plan_faults();
+        world.plan_faults_and(power_cuts);
     }
     if seed % 5 == 1 {
         world.cluster.grow(&[300 * MILLISECOND, 600 * MILLISECOND]);
@@ -109,7 +114,20 @@ fn end(world: World, mut trees: Vec<Tree>) {
         for tree in &mut trees {
             Turn { mount: &third, who: caller(9, 0), tree }.check_all().await;
         }
+        third.posix.end(30 * SECOND).await;
     })]);
+    examine(&world, false);
+}
+
+/// Somebody who knows nothing of what was done finds nothing that belongs to nobody. After losses
+/// of data and of who made it, what belongs to no file is removed first, if `may_leave_data`.
+pub fn examine(world: &World, may_leave_data: bool) {
+    // Some faults may have come too late for the programs.
+    world.sim.run_for(3 * SECOND);
+    world.sim.recover();
+    let (node, auditor) = world.cluster.add_client("auditor", 60 * SECOND);
+    let examined = world.sim.block_on(node, 3600 * SECOND, |_| async move { audit::examine(&auditor, may_leave_data).await });
+    assert_eq!(examined.expect("every wait has an end"), Ok(()));
 }
 
 #[test]
