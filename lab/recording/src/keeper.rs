@@ -68,17 +68,20 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Begins to look after the rings of `tracer`.
+    /// Begins to look after the rings of `tracer`, until it is stopped or, if `ends_after` says so,
+    /// ends by itself.
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn start(tracer: Tracer, folder: PathBuf) -> Result<Keeper> {
+    pub fn start(tracer: Tracer, folder: PathBuf, ends_after: Option<Duration>) -> Result<Keeper> {
         let progress = Arc::new(Mutex::new(Progress::default()));
         let work = Work {
             drain: Drain::new(&tracer),
             begun: anchor(&tracer),
             tracer: tracer.clone(),
             folder,
+            // Never, where that is further away than the clock can say.
+            ends_at: ends_after.and_then(|time| Instant::now().checked_add(time)),
             stream: None,
             progress: progress.clone(),
             signals: dump_signals(),
@@ -121,6 +124,7 @@ struct Work {
     drain: Drain,
     begun: Anchor,
     folder: PathBuf,
+    ends_at: Option<Instant>,
     stream: Option<Output>,
     progress: Arc<Mutex<Progress>>,
     signals: Option<SignalFd>,
@@ -155,7 +159,7 @@ impl Work {
     fn keep(&mut self) -> Result<()> {
         let mode = self.tracer.config().mode;
         loop {
-            let is_over = locked(&self.progress).stop;
+            let is_over = self.is_stopped();
             // The last time when it is over: a process that stood still may have heard of the end
             // first.
             self.look_at_processors();
@@ -182,6 +186,16 @@ impl Work {
             }
             Mode::Bench | Mode::Flight => self.dump().map(drop),
         }
+    }
+
+    /// Nobody wants more records, or nobody has come to end a recording that has its time.
+    fn is_stopped(&self) -> bool {
+        let mut progress = locked(&self.progress);
+        if !progress.stop && self.ends_at.is_some_and(|end| Instant::now() >= end) {
+            self.tracer.set_mask(Mask::NONE);
+            progress.stop = true;
+        }
+        progress.stop
     }
 
     fn stream(&mut self) -> Result<()> {

@@ -22,6 +22,7 @@ mod processor;
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use weft_trace::clock::tsc_is_sound;
@@ -60,8 +61,6 @@ static ON_DUMP: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 #[derive(Debug)]
 struct State {
     keeper: Keeper,
-    /// Nobody has ended it.
-    is_on: bool,
     /// Recordings before it that may still be writing.
     earlier: Vec<Keeper>,
 }
@@ -79,7 +78,8 @@ impl Recording {
             let mask = std::env::var("WEFT_TRACE_MASK").unwrap_or_else(|_| "*".to_string());
             let mask = Mask::parse(&mask, &EventTable::builtin()).map_err(|problem| anyhow!("WEFT_TRACE_MASK: {problem}"))?;
             let folder = std::path::absolute(folder)?;
-            start(Settings { mask, mode: Mode::Bench, ring_bytes: RING_BYTES_BENCH, sampling_bits: 0, slow_ns: 0, folder })?;
+            let (mode, ring_bytes) = (Mode::Bench, RING_BYTES_BENCH);
+            start(Settings { mask, mode, ring_bytes, sampling_bits: 0, slow_ns: 0, folder, ends_after: None })?;
         }
         Ok(Recording(()))
     }
@@ -100,9 +100,7 @@ impl Recording {
 pub fn finish() -> Result<()> {
     let mut guard = state();
     let Some(state) = guard.as_mut() else { return Ok(()) };
-    if state.is_on {
-        state.end();
-    }
+    state.keeper.stop();
     state.earlier.iter_mut().chain([&mut state.keeper]).for_each(Keeper::join);
     let problem = state.keeper.progress().problem.clone();
     problem.map_or(Ok(()), |problem| Err(anyhow!(problem)))
@@ -118,6 +116,8 @@ struct Settings {
     /// 0: no operation is slow.
     slow_ns: u64,
     folder: PathBuf,
+    /// It ends by itself then.
+    ends_after: Option<Duration>,
 }
 
 fn state() -> MutexGuard<'static, Option<State>> {
@@ -125,14 +125,14 @@ fn state() -> MutexGuard<'static, Option<State>> {
 }
 
 impl State {
-    fn end(&mut self) {
-        // The tracer stays that of the process: what runs at this moment leaves its record with it.
-        self.is_on = false;
-        self.keeper.stop();
+    /// Nobody has ended it, and it has not ended by itself.
+    fn is_on(&self) -> bool {
+        !self.keeper.progress().stop
     }
 
     fn is_writing(&self) -> bool {
-        !self.is_on && !self.keeper.progress().is_over
+        let progress = self.keeper.progress();
+        progress.stop && !progress.is_over
     }
 }
 
@@ -143,7 +143,7 @@ fn start(settings: Settings) -> Result<()> {
         return Err(anyhow!("{WRITING_MAX} recordings before this one are still being written; begin again in a moment"));
     }
     if let Some(mut running) = guard.take() {
-        running.end();
+        running.keeper.stop();
         earlier = std::mem::take(&mut running.earlier);
         earlier.retain(|keeper: &Keeper| !keeper.progress().is_over);
         earlier.push(running.keeper);
@@ -160,7 +160,7 @@ fn start(settings: Settings) -> Result<()> {
             tracer.set_slow(ticks_of(&tracer, settings.slow_ns));
         }
     }
-    let keeper = Keeper::start(tracer.clone(), settings.folder)?;
+    let keeper = Keeper::start(tracer.clone(), settings.folder, settings.ends_after)?;
     set_process_tracer(Some(&tracer));
     // A thread that could not make its file has switched the events off already.
     let progress = keeper.progress();
@@ -168,7 +168,7 @@ fn start(settings: Settings) -> Result<()> {
         tracer.set_mask(settings.mask);
     }
     drop(progress);
-    *guard = Some(State { keeper, is_on: true, earlier });
+    *guard = Some(State { keeper, earlier });
     Ok(())
 }
 
@@ -178,7 +178,7 @@ fn ticks_of(tracer: &Tracer, ns: u64) -> u64 {
         return ns;
     }
     let begin = output::anchor(tracer);
-    std::thread::sleep(std::time::Duration::from_millis(2));
+    std::thread::sleep(Duration::from_millis(2));
     let end = output::anchor(tracer);
     let (ticks, passed) = (end.ticks - begin.ticks, (end.mono_ns - begin.mono_ns).max(1));
     (u128::from(ns) * u128::from(ticks) / u128::from(passed)) as u64
@@ -213,7 +213,7 @@ pub fn command(request: &TraceRequest, home: &std::path::Path, from: Commander) 
         TraceAction::Status => Ok(()),
         TraceAction::On => settings(request, home, from).and_then(start),
         TraceAction::Off => {
-            state().as_mut().filter(|state| state.is_on).into_iter().for_each(State::end);
+            state().as_ref().into_iter().for_each(|state| state.keeper.stop());
             Ok(())
         }
         TraceAction::Dump => dump(),
@@ -229,7 +229,7 @@ pub fn command(request: &TraceRequest, home: &std::path::Path, from: Commander) 
 
 fn dump() -> Result<()> {
     let guard = state();
-    let running = guard.as_ref().filter(|state| state.is_on && state.keeper.tracer.config().mode == Mode::Flight);
+    let running = guard.as_ref().filter(|state| state.is_on() && state.keeper.tracer.config().mode == Mode::Flight);
     running.ok_or_else(|| anyhow!("no flight recorder is on"))?.keeper.progress().dump = true;
     Ok(())
 }
@@ -260,15 +260,16 @@ fn settings(request: &TraceRequest, home: &std::path::Path, from: Commander) -> 
     if !folder.is_absolute() {
         return Err(anyhow!("the folder for traces must be an absolute path, {} is not", folder.display()));
     }
-    Ok(Settings { mask, mode, ring_bytes, sampling_bits: request.sampling_bits.into(), slow_ns: request.slow_ns, folder })
+    let (sampling_bits, slow_ns) = (request.sampling_bits.into(), request.slow_ns);
+    Ok(Settings { mask, mode, ring_bytes, sampling_bits, slow_ns, folder, ends_after: request.ends_after_ms.map(Duration::from_millis) })
 }
 
 fn report() -> TraceReply {
     let mut reply = TraceReply { name: output::name(), process: std::process::id(), ..TraceReply::default() };
     let guard = state();
     let Some(state) = guard.as_ref() else { return reply };
-    let tracer = &state.keeper.tracer;
-    if state.is_on {
+    let (tracer, is_on) = (&state.keeper.tracer, state.is_on());
+    if is_on {
         reply.mode = match tracer.config().mode {
             Mode::Bench => TraceMode::Bench,
             Mode::Flight => TraceMode::Flight,
@@ -290,7 +291,7 @@ fn report() -> TraceReply {
     reply.dumps = progress.dumps;
     // Whoever asked for the last recording may have moved its files. They are read by their
     // numbers, so the list is whole or empty.
-    if state.is_on || progress.files.iter().any(|file| file.exists()) {
+    if is_on || progress.files.iter().any(|file| file.exists()) {
         reply.files = progress.files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
     }
     reply.problem = progress.problem.clone().unwrap_or_default();

@@ -239,8 +239,10 @@ fn a_recording_that_one_of_them_refuses_or_cannot_write_is_on_nowhere() {
     let in_the_way = fs.path("file");
     fs::write(&in_the_way, "").expect("a file");
     for folder in ["/proc/x", in_the_way.to_str().expect("a path of this test")] {
-        let words = refused(&["--dir", folder]);
-        assert!(words.contains("nothing is recorded: mount-mnt: cannot") && words.contains(folder), "{words}");
+        for mode in ["stream", "bench", "flight"] {
+            let words = refused(&["--dir", folder, "--mode", mode]);
+            assert!(words.contains("nothing is recorded: mounts cannot write into --dir") && words.contains(folder), "{words}");
+        }
     }
     let words = fails(weft().args(["trace", "dump"]).arg(fs.state()));
     assert!(words.contains("no flight recorder") && !words.contains(".wtrace"), "{words}");
@@ -392,6 +394,23 @@ fn explain_ends_its_recording_when_it_is_interrupted_and_begins_no_second_one() 
             assert!(node(&report, name)["mode"] == "off" && node(&report, name)["files"] == Value::Array(Vec::new()), "{report}");
         }
     }
+}
+
+#[test]
+fn a_recording_that_has_its_time_ends_by_itself_and_is_there_for_off() {
+    let fs = FileSystem::up(&["--data", "1"]);
+    for mode in ["stream", "bench", "flight"] {
+        trace(&fs, &["on", "--seconds", "0.3", "--mode", mode]);
+        let is_over = |name: &str| {
+            let status = trace_quietly(&fs);
+            node(&status, name)["mode"] == "off" && node(&status, name)["files"].as_array().is_some_and(|files| files.len() == 1)
+        };
+        wait_until("the end of the recording", PATIENCE, || is_over("meta0") && is_over("data0"));
+        let into = fs.path(mode);
+        trace(&fs, &["off", "--into", into.to_str().expect("a path of this test")]);
+        assert!(["meta0", "data0"].iter().all(|name| !recorded(&into, name).is_empty()), "{mode}");
+    }
+    fs.down();
 }
 
 #[test]

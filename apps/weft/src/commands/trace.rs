@@ -6,18 +6,22 @@ mod mpi;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
 use weft_host::connect::Common;
 use weft_host::named::NamedFs;
 use weft_host::output::{Table, print, print_as, shell_word, tell};
-use weft_host::units::ByteSize;
+use weft_host::units::{ByteSize, seconds};
 use weft_recording::files_in;
 use weft_recording::nodes::{Answer, Traced, problems, text_of};
 use weft_trace::{EventTable, Mask};
 use weft_wire::ops::{TraceAction, TraceMode, TraceRequest};
+
+/// The longest time a recording can be given: a month.
+const SECONDS_MAX: f64 = 31.0 * 86_400.0;
 
 /// Switch the traces of a running file system on and off
 #[derive(Debug, clap::Args)]
@@ -109,6 +113,10 @@ struct On {
     /// Flight recorders are written when an operation takes longer (50ms, 2s, 300us)
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     slower_than: Option<u64>,
+    /// The recording ends by itself after so long, should nobody end it before; `off` brings the
+    /// files together all the same [default: it goes on]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds(0.01, SECONDS_MAX))]
+    seconds: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -146,6 +154,8 @@ impl On {
             bail!("--slower-than is for --mode flight");
         }
         let folder = self.dir.map(std::path::absolute).transpose()?;
+        // Some modes write at the end only: what they recorded would be lost.
+        folder.as_deref().map_or(Ok(()), refuse_if_not_writable)?;
         let request = TraceRequest {
             mask: self.mask,
             mode: match self.mode {
@@ -157,6 +167,7 @@ impl On {
             sampling_bits: self.sample,
             slow_ns: self.slower_than.unwrap_or(0),
             folder: folder.map_or(Ok(String::new()), text_of)?,
+            ends_after_ms: self.seconds.map(|seconds| Duration::from_secs_f64(seconds).as_millis() as u64),
             ..TraceRequest::new(TraceAction::On)
         };
         let traced = Traced::find(self.which.fs.text(), &self.which.nodes, common)?;
@@ -309,6 +320,14 @@ fn sampling_bits(text: &str) -> std::result::Result<u8, String> {
 }
 
 /// `50ms`, `2s`, `300us` in nanoseconds.
+/// A folder that is not there yet is made by who writes first.
+fn refuse_if_not_writable(folder: &Path) -> Result<()> {
+    let there = folder.ancestors().find(|path| path.exists()).unwrap_or(folder);
+    tempfile::tempfile_in(there)
+        .map(drop)
+        .with_context(|| format!("nothing is recorded: mounts cannot write into --dir {}", folder.display()))
+}
+
 fn nanoseconds(text: &str) -> std::result::Result<u64, String> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let unit = match &text[digits..] {

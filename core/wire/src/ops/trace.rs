@@ -56,6 +56,11 @@ wire_struct! {
         /// Where the files of a mount go, an absolute path; empty: to the state directory. Servers
         /// have a folder of their own and refuse one.
         pub folder: String,
+        optional {
+            /// The recording ends by itself after so many milliseconds, if nobody ends it before.
+            /// Who does not know the field goes on until somebody does.
+            1 pub ends_after_ms: u64,
+        }
     }
 
     /// What a process says of its recording, or of the last one if none is on.
@@ -138,6 +143,7 @@ impl TraceRequest {
             sampling_bits: 0,
             slow_ns: 0,
             folder: String::new(),
+            ends_after_ms: None,
         }
     }
 }
@@ -183,6 +189,7 @@ mod tests {
             mode: TraceMode::Flight,
             slow_ns: 50_000_000,
             folder: "/tmp/t".into(),
+            ends_after_ms: Some(60_000),
             ..TraceRequest::new(TraceAction::On)
         };
         let mut bytes = request.to_bytes().to_vec();

@@ -175,6 +175,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
         Request::Trace(TraceRequest {
             mask: "meta.*,-meta.turn".into(),
             folder: "/nowhere".into(),
+            ends_after_ms: Some(60_000),
             ..TraceRequest::new(TraceAction::Status)
         }),
         Request::TraceRead(TraceReadRequest { file: 0, offset: 4096, remove: false }),
