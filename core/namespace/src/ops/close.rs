@@ -50,9 +50,14 @@ impl State {
         let handle = request.handle;
         let inode = self.inode(handle)?;
         let mut changed = inode.clone();
+        let (client, rights) = (cx.client, request.keeps);
+        let applies = self.opens.of(client, handle).is_some_and(|(_, sequence)| sequence <= request.open_sequence);
+        let open = applies.then_some(OpenChange::Keep { client, handle, rights, sequence: request.open_sequence });
         if let Some(attributes) = attributes {
             if !self.delays(cx.client, handle) || !self.may_close_delayed(cx, request, inode)? {
-                // They came before a crash, and their answer did not get out.
+                // They came before a crash, and their answer did not get out. What was opened since
+                // is closed all the same.
+                record.open = open.filter(|_| inode.is_as_told(attributes));
                 return if inode.is_as_told(attributes) { Ok(ClosePlan::Done) } else { Err(Status::CapabilityRefused) };
             }
             changed.set_as_told(cx, attributes)?;
@@ -78,11 +83,7 @@ impl State {
             }
             changed.written(written.mtime);
         }
-        let (client, rights) = (cx.client, request.keeps);
-        let applies = self.opens.of(client, handle).is_some_and(|(_, sequence)| sequence <= request.open_sequence);
-        if applies {
-            record.open = Some(OpenChange::Keep { client, handle, rights, sequence: request.open_sequence });
-        }
+        record.open = open;
         // What it has kept is at data servers now, unless a later open has given it the right anew.
         match self.opens.of(client, handle) {
             _ if rights.contains(Rights::DELAY) => {}

@@ -118,3 +118,11 @@ fn a_late_copy_of_an_open_opens_nothing() {
 fn a_file_without_a_name_that_is_made_anew_leaves_nothing() {
     crate::trees::disturbed::run(103);
 }
+
+/// The answer to a close with attributes was lost with its server, and the file was opened again
+/// before the close was told once more: that changed nothing, not even that the file is closed. Of
+/// [`crate::trees`].
+#[test]
+fn a_close_that_is_told_again_closes_what_was_opened_since() {
+    crate::trees::run(32_037);
+}
