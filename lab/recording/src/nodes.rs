@@ -37,8 +37,8 @@ const BEGIN_PATIENCE: Duration = Duration::from_secs(2);
 const RECORD_RING_BYTES: u64 = 16 << 20;
 /// Where files go that have no other place on this machine.
 const FOLDER_HERE: &str = "weft-trace";
-/// A recording of some seconds whose maker has died ends by itself, so long after its time: then
-/// the files of all should have been asked for.
+/// A recording of some seconds whose maker has died ends by itself so long after its time, for each
+/// process of it: the maker asks one after the other, and may wait for those that are silent.
 const END_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How a process is reached.
@@ -368,7 +368,7 @@ pub fn record(fs: &OsStr, nodes: &str, common: &Common, seconds: f64, folder: &P
         mode: TraceMode::Stream,
         ring_bytes: RECORD_RING_BYTES,
         folder: text_of(folder.clone())?,
-        ends_after_ms: Some((Duration::from_secs_f64(seconds) + END_PATIENCE).as_millis() as u64),
+        ends_after_ms: Some((Duration::from_secs_f64(seconds) + END_PATIENCE * traced.nodes.len() as u32).as_millis() as u64),
         ..TraceRequest::new(TraceAction::On)
     })?;
     let mut problems = problems(&begun);

@@ -55,10 +55,13 @@ impl State {
         let open = applies.then_some(OpenChange::Keep { client, handle, rights, sequence: request.open_sequence });
         if let Some(attributes) = attributes {
             if !self.delays(cx.client, handle) || !self.may_close_delayed(cx, request, inode)? {
+                if !inode.is_as_told(attributes) {
+                    return Err(Status::CapabilityRefused);
+                }
                 // They came before a crash, and their answer did not get out. What was opened since
                 // is closed all the same.
-                record.open = open.filter(|_| inode.is_as_told(attributes));
-                return if inode.is_as_told(attributes) { Ok(ClosePlan::Done) } else { Err(Status::CapabilityRefused) };
+                record.open = open;
+                return Ok(ClosePlan::Done);
             }
             changed.set_as_told(cx, attributes)?;
         }
