@@ -137,18 +137,12 @@ pub(super) fn explain(analysis: &Analysis<'_>, (from_ns, to_ns): (i64, i64), sus
         asked: AskedFor::default(),
         verdict: Vec::new(),
         unfinished_count: unfinished.len() as u64,
-        unfinished: unfinished.into_iter().take(UNFINISHED_MAX).map(|open| open.row.clone()).collect(),
+        unfinished: unfinished.into_iter().take(UNFINISHED_MAX).map(|open| analysis.unfinished(open)).collect(),
         silent: analysis.silent(from_ns, to_ns),
         kinds,
         suspects: named.iter().take(suspects_max).map(|named| named.suspect.clone()).collect(),
         missing: missing(analysis, covered),
     };
-    for open in &mut explanation.unfinished {
-        let asked = explanation.silent.iter().find(|silent| Some(&silent.server) == open.server.as_ref());
-        if let Some(other) = asked.and_then(|silent| silent.behind.clone()) {
-            open.through = open.server.replace(other);
-        }
-    }
     if let Some(silent) = explanation.silent.iter().find(|silent| !silent.answers_others && silent.behind.is_none()) {
         explanation.suspects.insert(0, Suspect::silent(silent, explanation.seconds));
         explanation.suspects.truncate(suspects_max.max(1));

@@ -60,6 +60,8 @@ pub struct Silent {
 pub(super) struct Open {
     pub start_ns: i64,
     pub end_ns: i64,
+    /// The server of the row.
+    pub server: Option<u16>,
     pub row: Unfinished,
 }
 
@@ -87,7 +89,7 @@ pub(super) fn open_operations(index: &Index<'_>) -> Vec<Open> {
         // Between two attempts it still waits for the server of the one before.
         let call = index.children(*root).iter().rev().map(|child| index.event(*child)).find(is_call);
         let asked = [Some(inside.clone()), call].into_iter().flatten().find(is_call).and_then(|call| match &call.record.body {
-            Body::Span(span) if call.record.flags & flags::OPEN != 0 => Some((server_name(span.peer), asks_for_lock(span))),
+            Body::Span(span) if call.record.flags & flags::OPEN != 0 => Some((span.peer, asks_for_lock(span))),
             _ => None,
         });
         let (mut server, for_lock) = asked.map_or((None, false), |(server, for_lock)| (Some(server), for_lock));
@@ -98,17 +100,18 @@ pub(super) fn open_operations(index: &Index<'_>) -> Vec<Open> {
             Body::Span(span) if server.is_none() && span.off != 0 => Some((pause.record.event, span.peer)),
             _ => None,
         });
-        server = server.or_else(|| unreachable.map(|(_, peer)| server_name(peer)));
+        server = server.or_else(|| unreachable.map(|(_, peer)| peer));
         Open {
             start_ns: event.start_ns,
             end_ns: event.end_ns(),
+            server,
             row: Unfinished {
                 operation: merged.nodes[event.node].events.name(event.record.event),
                 client: merged.nodes[event.node].name.clone(),
                 object: index.object(*root),
                 seconds: event.dur_ns as f64 / 1e9,
                 inside: merged.nodes[inside.node].events.name(unreachable.map_or(inside.record.event, |(event, _)| event)),
-                server,
+                server: server.map(server_name),
                 for_lock,
                 through: None,
             },
@@ -159,6 +162,17 @@ fn asks_for_lock(call: &Span) -> bool {
 pub(super) const SILENT_NS: u64 = 250_000_000;
 
 impl Analysis<'_> {
+    /// What is said of an operation. A server that it has waited for may wait for another one, also
+    /// if it has answered others meanwhile, or this request once.
+    pub(super) fn unfinished(&self, open: &Open) -> Unfinished {
+        let mut row = open.row.clone();
+        let is_long = open.end_ns.abs_diff(open.start_ns) >= SILENT_NS && !row.for_lock;
+        if let Some(other) = open.server.filter(|_| is_long).and_then(|server| self.behind(server)) {
+            row.through = row.server.replace(self.server_name(other));
+        }
+        row
+    }
+
     /// The servers that owe answers to requests which began in the window, the longest silence
     /// first.
     pub(super) fn silent(&self, from_ns: i64, to_ns: i64) -> Vec<Silent> {

@@ -305,6 +305,25 @@ fn of_servers_that_wait_for_one_another_the_last_is_named() {
     assert_eq!((open.server.as_deref(), open.through.as_deref()), (Some("data1"), Some("meta0")));
 }
 
+/// As before, but meta0 has said once that it is not done yet, and was asked again.
+#[test]
+fn a_server_that_answers_and_waits_for_another_one_is_named_with_it() {
+    let mut cluster = Cluster::new(None, 0);
+    let (root, inner) = (cluster.span_number(), cluster.span_number());
+    open(&mut cluster, "c0", event::CLIENT_OPEN, (MS, 3_000 * MS), (root, 0), 0);
+    let now = cluster.call("c0", SERVERS[0], event::META_CREATE, 2 * MS, root);
+    let again = cluster.span_number();
+    let request = cluster.records["c0"].last().expect("the call").req;
+    open(&mut cluster, "c0", event::NET_CALL, (now, 3_000 * MS), (again, root), 0);
+    cluster.records.get_mut("c0").and_then(|all| all.last_mut()).expect("just pushed").req = request;
+    open(&mut cluster, "meta0", event::NET_CALL, (3 * MS, 3_000 * MS), (inner, 900), 0x8001);
+    let merged = cluster.merged();
+    let explanation = Analysis::new(&merged).explain(3);
+    assert_eq!(explanation.silent.len(), 1, "{:?}", explanation.silent);
+    let open = &explanation.unfinished[0];
+    assert_eq!((open.server.as_deref(), open.through.as_deref()), (Some("data1"), Some("meta0")));
+}
+
 #[test]
 fn an_attempt_that_was_given_up_is_time_without_an_answer() {
     let mut cluster = Cluster::new(None, 0);
