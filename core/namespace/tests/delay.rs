@@ -199,6 +199,24 @@ fn a_restart_waits_for_its_client() {
     assert_eq!(m.state.reclaimable(ME, kept, delays.with(Rights::READ)), Rights::READ);
 }
 
+/// A close with attributes of what data servers have says who has delayed the writes, as one with
+/// the content does: attributes that were set alone would wait until all clients have told, and
+/// others would be told the old ones meanwhile.
+#[test]
+fn a_close_with_attributes_after_a_restart_says_that_its_client_has_delayed_them() {
+    let mut m = machine("5000");
+    let handle = made(&mut m, "f", Rights::WRITE).handle;
+    m.state.begin_grace(false);
+    m.state.drop_client(ME);
+    as_other(&mut m, |m| assert_eq!(m.look(|state, cx| state.getattr(cx, handle)).map(drop), Err(Status::Busy)));
+    let (request, attributes) = (close(handle, 9000, m.now), kept(Some(0o604), 5));
+    m.change(|state, cx, record| state.prepare_close(cx, &request, Some(&attributes), record)).unwrap();
+    let flags = m.state.peek(handle).unwrap().flags;
+    assert!(!flags.is_delayed(), "{flags:?}");
+    let told = as_other(&mut m, |m| m.look(|state, cx| state.getattr(cx, handle)).unwrap());
+    assert_eq!((told.attr.mode & 0o777, told.attr.size), (0o604, 9000));
+}
+
 /// After a power cut, when it is not known who had what open: a new file was opened by nobody else.
 #[test]
 fn its_client_asks_once_more_while_the_server_waits_for_others() {

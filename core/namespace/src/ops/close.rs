@@ -54,7 +54,7 @@ impl State {
         let applies = self.opens.of(client, handle).is_some_and(|(_, sequence)| sequence <= request.open_sequence);
         let open = applies.then_some(OpenChange::Keep { client, handle, rights, sequence: request.open_sequence });
         if let Some(attributes) = attributes {
-            if !self.delays(cx.client, handle) || !self.may_close_delayed(cx, request, inode)? {
+            if !self.may_close_delayed(cx, request, inode)? {
                 if !inode.is_as_told(attributes) {
                     return Err(Status::CapabilityRefused);
                 }

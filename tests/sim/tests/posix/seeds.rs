@@ -126,3 +126,11 @@ fn a_file_without_a_name_that_is_made_anew_leaves_nothing() {
 fn a_close_that_is_told_again_closes_what_was_opened_since() {
     crate::trees::run(32_037);
 }
+
+/// The server of a file that was closed had restarted: attributes that its maker had kept came with
+/// the close, were refused, and came alone when all clients had told what they have open. The other
+/// mount was told the old ones until then. Of [`crate::trees`].
+#[test]
+fn attributes_that_come_with_a_close_after_a_restart_are_taken() {
+    crate::trees::run(31_733);
+}
