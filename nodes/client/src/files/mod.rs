@@ -19,10 +19,12 @@ mod gathered;
 mod gathered_share;
 mod granted;
 mod hold;
+mod in_doubt;
 mod keep;
 mod kept;
 mod known;
 mod noted;
+mod open_file;
 mod open_inode;
 mod open_table;
 mod openers;
@@ -43,7 +45,7 @@ mod untold;
 mod write;
 
 pub use hold::Hold;
-pub use open_table::OpenFile;
+pub use open_file::OpenFile;
 
 pub(crate) use contents::Contents;
 pub(crate) use delegations::{BeforeGrant, Delegations};

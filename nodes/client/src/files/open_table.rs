@@ -20,12 +20,14 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use weft_base::{Attr, Credentials, FastMap, FastSet, Handle, Layout, ServerId, Status};
+use weft_base::{Attr, Credentials, FastMap, FastSet, Handle, ServerId, Status};
 use weft_call::Sequences;
 use weft_wire::Rights;
 
 use super::granted::Granted;
+use super::in_doubt::{AskedOpen, OpensInDoubt};
 use super::kept::KeptAttributes;
+use super::open_file::OpenFile;
 use super::open_inode::OpenInode;
 use super::reports::Report;
 
@@ -39,121 +41,10 @@ const LATELY_CLOSED_MAX: usize = 1 << 10;
 /// Files that are remembered as asked for before they are known here.
 const ASKED_FOR_MAX: usize = 256;
 
-/// A file that this process has open. Belongs to the client that opened it; all opens of one file
-/// by one client are one open at the server. To be given back with [`crate::Client::close`]; one
-/// that is just dropped is closed at the server when [`crate::Client::keep_alive`] runs next.
-#[derive(Debug)]
-pub struct OpenFile {
-    inode: Arc<OpenInode>,
-    rights: Rights,
-    /// It may be written to, and nobody needs to know that yet.
-    is_unwritten: AtomicBool,
-    /// A close may have come after it that was sent before its answer.
-    has_overtaken: bool,
-    released: AtomicBool,
-    others_write: AtomicBool,
-}
-
-impl OpenFile {
-    /// The file.
-    pub fn handle(&self) -> Handle {
-        self.inode.handle
-    }
-
-    /// Its striping.
-    pub fn layout(&self) -> Layout {
-        self.inode.layout
-    }
-
-    /// What it was opened for.
-    pub fn rights(&self) -> Rights {
-        self.rights
-    }
-
-    /// True if some other client had the file open for writing when it was opened here: it may
-    /// change at any time.
-    pub fn others_write(&self) -> bool {
-        self.others_write.load(Ordering::Relaxed)
-    }
-
-    /// A local open for nothing: what closes it tells the server what the others need.
-    pub(super) fn without_rights(inode: Arc<OpenInode>) -> Arc<OpenFile> {
-        Arc::new(OpenFile::new(inode, Rights::default()))
-    }
-
-    fn new(inode: Arc<OpenInode>, rights: Rights) -> OpenFile {
-        let [is_unwritten, released, others_write] = Default::default();
-        OpenFile { inode, rights, is_unwritten, has_overtaken: false, released, others_write }
-    }
-
-    /// True if its server may have more rights noted than are needed: a close that was to give them
-    /// back may have come after this open.
-    pub(super) fn has_overtaken(&self) -> bool {
-        self.has_overtaken
-    }
-
-    /// It is about to be written to. True if its server is to hear of that first.
-    pub(super) fn begins_to_write(&self) -> bool {
-        self.is_unwritten.load(Ordering::Relaxed) && self.inode.begins_to_write(&self.is_unwritten, &self.released)
-    }
-
-    pub(super) fn note_others_write(&self) {
-        self.others_write.store(true, Ordering::Relaxed);
-    }
-
-    /// The largest size in bytes that this client has heard of since the last truncation. Exact
-    /// sizes come from `getattr`.
-    pub fn size_known(&self) -> u64 {
-        self.inode.known_size().bytes
-    }
-
-    /// Grows when somebody else has set the time of the last change, as far as writes of this
-    /// client have met that: what is written from then on counts as later. Whoever makes a program
-    /// set-id elsewhere sets the time.
-    pub fn epoch_of_writes(&self) -> u32 {
-        self.inode.epoch_of_writes()
-    }
-
-    /// The time of the last access to it is due: its server hears of the read with the close of the
-    /// last local open, if that is done by [`crate::Client::close_many`].
-    pub fn note_read(&self) {
-        self.inode.is_read.store(true, Ordering::Relaxed);
-    }
-
-    /// True if [`OpenFile::note_read`] was called, and its server has not heard of it.
-    pub fn is_read(&self) -> bool {
-        self.inode.is_read.load(Ordering::Relaxed)
-    }
-
-    /// It will be given back soon and is not used before. What of it is with this client only
-    /// goes with the close then, whoever asks for it meanwhile.
-    pub fn closes_soon(&self) {
-        if self.inode.is_delayed() {
-            self.release();
-        }
-    }
-
-    pub(super) fn inode(&self) -> &Arc<OpenInode> {
-        &self.inode
-    }
-
-    /// Gives up the local open, once.
-    pub(super) fn release(&self) {
-        if !self.released.swap(true, Ordering::Relaxed) {
-            self.inode.released(self.rights, &self.is_unwritten);
-        }
-    }
-}
-
-impl Drop for OpenFile {
-    fn drop(&mut self) {
-        self.release();
-    }
-}
-
 #[derive(Debug, Default)]
 pub(crate) struct OpenTable {
     state: Mutex<TableState>,
+    pub(super) in_doubt: OpensInDoubt,
     /// Number of files in the table: saves a lock where nothing is open.
     files: AtomicUsize,
     /// How many of them are not announced.
@@ -200,13 +91,15 @@ pub(super) struct OpenTicket<'a> {
     table: &'a OpenTable,
     pub(super) sequence: u64,
     reclaims: u64,
+    /// Until its outcome is known.
+    pub(super) asked: Option<AskedOpen<'a>>,
 }
 
 impl OpenTable {
     /// Numbers an open that is about to be sent.
     pub(super) fn begin(&self) -> OpenTicket<'_> {
         let mut state = self.lock();
-        OpenTicket { table: self, sequence: state.sequences.begin(), reclaims: state.reclaims }
+        OpenTicket { table: self, sequence: state.sequences.begin(), reclaims: state.reclaims, asked: None }
     }
 
     /// The open was granted. `None`: a close or a restart of the server has overtaken it; it must
@@ -366,14 +259,24 @@ impl OpenTable {
     pub(super) fn begin_report(&self, inode: &OpenInode) -> Option<Report> {
         let mut state = self.lock();
         let report = inode.begin_report()?;
-        let oldest = state.sequences.oldest();
-        if oldest.is_some_and(|oldest| oldest <= report.request.open_sequence) {
-            if state.closed.len() >= CLOSED_MAX {
-                state.closed.retain(|_, closed| Some(*closed) >= oldest);
-            }
-            state.closed.insert(inode.handle, report.request.open_sequence);
-        }
+        state.closes(inode.handle, report.request.open_sequence);
         Some(report)
+    }
+
+    /// True if the file is open here, and a close of it covers an open with this number that may
+    /// have been done. If not, its server is about to be told that it is closed.
+    pub(super) fn covers(&self, handle: Handle, sequence: u64, rights: Rights) -> bool {
+        let mut state = self.lock();
+        match state.inodes.get(&handle) {
+            Some(inode) => {
+                inode.opens_again(sequence, rights);
+                true
+            }
+            None => {
+                state.closes(handle, sequence);
+                false
+            }
+        }
     }
 
     /// The outcome of a report. True if an open may have come to the server before it: what it gave
@@ -453,6 +356,17 @@ impl OpenTable {
 }
 
 impl TableState {
+    /// The server of a file is about to be told that it is closed, up to this open.
+    fn closes(&mut self, handle: Handle, sequence: u64) {
+        let oldest = self.sequences.oldest();
+        if oldest.is_some_and(|oldest| oldest <= sequence) {
+            if self.closed.len() >= CLOSED_MAX {
+                self.closed.retain(|_, closed| Some(*closed) >= oldest);
+            }
+            self.closed.insert(handle, sequence);
+        }
+    }
+
     /// A report has arrived that gave rights back. True if an open is known that may have come
     /// before it.
     fn gave_back(&mut self, inode: &OpenInode, report: &Report) -> bool {
@@ -481,6 +395,9 @@ impl TableState {
 
 impl Drop for OpenTicket<'_> {
     fn drop(&mut self) {
+        if let Some(asked) = self.asked {
+            self.table.in_doubt.gave_up(self.sequence, asked);
+        }
         let mut state = self.table.lock();
         state.sequences.finish(self.sequence);
         if state.sequences.oldest().is_none() {

@@ -111,7 +111,7 @@ impl<R: Runtime> Client<R> {
         let hold = if content.is_none() && options.can_absorb { self.before_change(dir, || false) } else { None };
         let change = self.changing(Touched::Name(dir, name));
         let asked = change.asked;
-        let ticket = self.inner.opens.begin();
+        let mut ticket = self.inner.opens.begin_create(who, dir, name, options.rights);
         let (open, open_sequence) = (options.rights, ticket.sequence);
         let can_delay = (options.delays != DelayWrites::No && self.keeps_leases()).then_some(true);
         // In a later one others may have asked for it already, in vain.
@@ -126,7 +126,7 @@ impl<R: Runtime> Client<R> {
             ..file_request(at, name, options, who)
         };
         let mut grant = Grant::NONE;
-        let reply = self.ask_in_dir(flow, dir, By::Name(name), make, &mut grant).await?;
+        let reply = ticket.heard(self.ask_in_dir(flow, dir, By::Name(name), make, &mut grant).await)?;
         if let (Some(hold), Some(delegation)) = (&hold, &reply.delegation) {
             let [closes_with_attributes, tells_directories, tells_removals] =
                 [reply.closes_with_attributes, reply.tells_directories, reply.tells_removals].map(|said| said == Some(true));
@@ -278,7 +278,7 @@ impl<R: Runtime> Client<R> {
             };
             let writes_before = before.as_ref().and_then(|inode| inode.writes_before_truncation());
             let change = truncate.then(|| self.changing(Touched::Object(handle)));
-            let ticket = self.inner.opens.begin();
+            let mut ticket = self.inner.opens.begin_open(who, handle, rights);
             let asked = self.asking();
             let (open_sequence, judged) = (ticket.sequence, judged.clone());
             let inline = (!truncate && !rights.contains(Rights::WRITE)).then_some(true);
@@ -286,7 +286,7 @@ impl<R: Runtime> Client<R> {
             let session = can_delay.map_or(0, |_| self.inner.knowledge.session(server).0);
             let request =
                 OpenRequest { truncate, judged, inline, can_delay, ..OpenRequest::of(handle, rights, open_sequence, who.clone()) };
-            let reply = match self.call(flow, server, &request).await {
+            let reply = match ticket.heard(self.call(flow, server, &request).await) {
                 Err(error) if error.status == Status::OthersWrite && rights.contains(Rights::APPEND) => {
                     rights = rights.without(Rights::APPEND);
                     continue;

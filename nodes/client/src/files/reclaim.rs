@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use weft_base::{Handle, Nanos, SECOND, ServerId, ServerRole};
-use weft_call::run_window;
+use weft_call::{both, run_window};
 use weft_rt::Runtime;
 use weft_wire::Rights;
 use weft_wire::ops::{CloseRequest, LocksOfFile, OpenFile as OpenOnWire, PingRequest, ReclaimRequest};
@@ -12,6 +12,7 @@ use weft_wire::ops::{CloseRequest, LocksOfFile, OpenFile as OpenOnWire, PingRequ
 use super::appending::Appending;
 use super::open_inode::OpenInode;
 use crate::Client;
+use crate::flow::Flow;
 
 /// Longest wait for one server, in nanoseconds. What fails is tried again.
 const DEADLINE: u64 = 5 * SECOND;
@@ -62,8 +63,8 @@ impl OpenInode {
 impl<R: Runtime> Client<R> {
     /// Asks the servers where this client has files open, so that the session stays alive and a
     /// restart of a server is noticed within its grace period; closes what was dropped without
-    /// [`Client::close`], reports what could not be reported in time, and brings to data servers
-    /// what is delayed of files that have been open for a while. To be called every few
+    /// [`Client::close`] and what was opened without an answer, reports what could not be reported
+    /// in time, and brings to data servers what is delayed of files that have been open for a while. To be called every few
     /// seconds by a process that may hold files open while it is idle (a mount). Takes 5 s at most
     /// for every server, all in parallel; failures are left for the next call.
     pub async fn keep_alive(&self) {
@@ -76,8 +77,7 @@ impl<R: Runtime> Client<R> {
             if inodes.is_empty() {
                 return;
             }
-            let mut flow = self.flow("keep alive", Handle(0));
-            flow.deadline = flow.deadline.min(self.rt().now() + DEADLINE);
+            let flow = self.flow_to_keep_alive(Handle(0));
             if self.call(flow, server, &PingRequest {}).await.is_ok() {
                 let now = self.rt().now();
                 let kept = inodes.iter().filter(|inode| inode.is_kept_too_long(now));
@@ -89,8 +89,14 @@ impl<R: Runtime> Client<R> {
                 run_window(reports, self.options().window).await;
             }
         });
-        run_window(flows, self.options().window).await;
+        both(run_window(flows, self.options().window), self.close_in_doubt()).await;
         self.pay_locks().await;
+    }
+
+    /// For [`Client::keep_alive`], which waits for no server for long.
+    pub(super) fn flow_to_keep_alive(&self, handle: Handle) -> Flow {
+        let flow = self.flow("keep alive", handle);
+        Flow { deadline: flow.deadline.min(self.rt().now() + DEADLINE), ..flow }
     }
 
     /// Tells every server that has restarted what is open there and which locks programs have,

@@ -172,7 +172,7 @@ impl<R: Runtime> Client<R> {
         Ok((reply.handle, reply.kind))
     }
 
-    async fn lookup_request(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<LookupReply> {
+    pub(crate) async fn lookup_request(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<LookupReply> {
         let (asked, mut grant) = (self.asking(), Grant::NONE);
         let make = |at| LookupRequest { at, name: name.clone(), who: who.clone() };
         let outcome = self.ask_in_dir(flow, dir, By::Name(name), make, &mut grant).await;

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use weft_base::{FileKind, ROOT_HANDLE, SECOND, Status};
+use weft_base::{ClientId, FileKind, ROOT_HANDLE, SECOND, Status};
 use weft_call::both;
-use weft_rt::{Bulk, Runtime};
+use weft_rt::{Bulk, Runtime, race};
 use weft_wire::Rights;
 use weft_wire::ops::Op;
 
 use crate::tests::world::{BOTH, Fate, LATENCY, LIFETIME, META0, META1, ROOT, TestRt, World, create};
-use crate::{Client, CreateOptions, OpenFile, SetAttr};
+use crate::{Client, ClientOptions, CreateOptions, OpenFile, SetAttr};
 
 #[test]
 fn several_opens_of_a_process_are_one_at_the_server() {
@@ -176,4 +176,58 @@ fn an_unlinked_file_lives_until_it_is_closed() {
     assert_eq!(pieces.iter().map(|piece| piece.len()).sum::<u64>(), 10);
     world.run(client.close(file)).expect("it closes");
     assert!(world.run(world.is_gone(handle)));
+}
+
+/// Its caller was told that the server does not answer, so nobody else will ever close it.
+#[test]
+fn what_was_opened_without_an_answer_is_closed_later() {
+    let world = World::new(1, 1, 1 << 20);
+    let handle = world.add(ROOT_HANDLE, "there", 0, FileKind::File, "");
+    let client = world.client_with(ClientOptions { deadline_ns: 2 * SECOND, ..ClientOptions::new(ClientId(1), 1) });
+    world.run(client.getattr(ROOT_HANDLE)).expect("the client knows the server");
+    let lose_answers =
+        || world.fates(|sent| if matches!(sent.request.op(), Op::Open | Op::Create) { Fate::ReplyLost } else { Fate::Arrives });
+    lose_answers();
+    let opened = world.run(client.open(&ROOT, handle, BOTH, false));
+    assert_eq!(opened.map(drop).map_err(|error| error.status), Err(Status::TimedOut));
+    let made = world.run(client.create(&ROOT, ROOT_HANDLE, b"made", &CreateOptions::default()));
+    assert_eq!(made.map(drop).map_err(|error| error.status), Err(Status::TimedOut));
+    assert!(world.is_written(handle));
+    // Its server hears of it when it can.
+    world.fates(|_| Fate::Lost);
+    world.run(client.keep_alive());
+    world.no_faults();
+    world.take_sent();
+    world.run(client.keep_alive());
+    assert_eq!(world.take_sent(), [(META0, Op::Close), (META0, Op::Lookup), (META0, Op::Close)]);
+    assert!(!world.is_written(handle) && world.is_closed(ROOT_HANDLE, "there") && world.is_closed(ROOT_HANDLE, "made"));
+    world.take_sent();
+    world.run(client.keep_alive());
+    assert!(world.take_sent().is_empty());
+
+    // Of a file that is open here it goes with the close.
+    let file = create(&world, &client, "open");
+    lose_answers();
+    let opened = world.run(client.open(&ROOT, file.handle(), BOTH.with(Rights::LOCK), false));
+    assert_eq!(opened.map(drop).map_err(|error| error.status), Err(Status::TimedOut));
+    world.no_faults();
+    world.run(client.keep_alive());
+    world.run(client.keep_alive());
+    assert!(!world.run(world.is_held(file.handle(), Rights::LOCK)) && world.is_written(file.handle()));
+    world.run(client.close(file)).expect("it closes");
+    assert!(world.is_closed(ROOT_HANDLE, "open") && client.inner.opens.at_server(META0).is_empty());
+}
+
+/// As above, where the future of the call is dropped.
+#[test]
+fn an_open_whose_caller_goes_away_is_closed_later() {
+    let world = World::new(1, 1, 1 << 20);
+    let handle = world.add(ROOT_HANDLE, "there", 0, FileKind::File, "");
+    let client = world.client(1);
+    world.fates(|sent| if sent.request.op() == Op::Open { Fate::ReplyLost } else { Fate::Arrives });
+    world.run(race(client.open(&ROOT, handle, BOTH, false), world.sleep_until(world.now() + 10 * LATENCY)));
+    world.no_faults();
+    assert!(world.is_written(handle));
+    world.run(client.keep_alive());
+    assert!(!world.is_written(handle));
 }
