@@ -273,6 +273,24 @@ fn a_close_that_is_repeated_tells_nothing_new() {
     }
 }
 
+/// A close whose answer was lost with its server comes once more when its client has told what it
+/// has open: it ends that, too.
+#[test]
+fn a_close_that_is_repeated_after_a_restart_ends_what_was_told_since() {
+    let mut m = machine("5000");
+    let handle = made(&mut m, "f", Rights::READ.with(Rights::WRITE)).handle;
+    let request = CloseRequest { written: None, ..close(handle, 4, 2000) };
+    close_with(&mut m, &request, b"here").unwrap();
+    m.state.begin_grace(false);
+    m.state.apply_open(OpenChange::Open { client: ME, handle, rights: Rights::READ, sequence: 7 });
+    close_with(&mut m, &request, b"here").unwrap();
+    assert_eq!(m.state.opened_by(ME, handle), None);
+    // What was opened since is open.
+    m.state.apply_open(OpenChange::Open { client: ME, handle, rights: Rights::READ, sequence: 8 });
+    close_with(&mut m, &request, b"here").unwrap();
+    assert_eq!(m.state.opened_by(ME, handle), Some((Rights::READ, 8)));
+}
+
 /// Who has written nothing has lost nothing.
 #[test]
 fn a_close_of_nothing_needs_no_right_to_delay() {

@@ -128,7 +128,12 @@ impl Mount {
 
     /// The same with these options.
     pub fn with(options: Options, sim: &Sim, cluster: &Cluster, name: &str) -> Mount {
-        let (node, client) = cluster.add_client(name, 60 * SECOND);
+        Mount::within(60 * SECOND, options, sim, cluster, name)
+    }
+
+    /// The same, and calls are given up after so many nanoseconds.
+    pub fn within(deadline_ns: u64, options: Options, sim: &Sim, cluster: &Cluster, name: &str) -> Mount {
+        let (node, client) = cluster.add_client(name, deadline_ns);
         let above = Above::default();
         let posix = Rc::new(Posix::new(client, above.clone(), options));
         let [closer, keeper, sender] = [(); 3].map(|()| posix.clone());

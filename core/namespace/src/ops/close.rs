@@ -1,6 +1,6 @@
 //! Close: what was written, and which rights remain.
 
-use weft_base::{ATIME_DUE_NS, DataTime, FileKind, Handle, Result, Status};
+use weft_base::{ATIME_DUE_NS, ClientId, DataTime, FileKind, Handle, Result, Status};
 use weft_layout::FILE_BYTES_MAX;
 use weft_wire::Rights;
 use weft_wire::ops::{CloseRequest, DelayedAttributes};
@@ -51,8 +51,8 @@ impl State {
         let inode = self.inode(handle)?;
         let mut changed = inode.clone();
         let (client, rights) = (cx.client, request.keeps);
-        let applies = self.opens.of(client, handle).is_some_and(|(_, sequence)| sequence <= request.open_sequence);
-        let open = applies.then_some(OpenChange::Keep { client, handle, rights, sequence: request.open_sequence });
+        let open = self.reduced(client, request);
+        let applies = open.is_some();
         if let Some(attributes) = attributes {
             if !self.may_close_delayed(cx, request, inode)? {
                 if !inode.is_as_told(attributes) {
@@ -119,6 +119,13 @@ impl State {
             record.changes.push(Change::PutInode { handle, inode: changed });
         }
         Ok(ClosePlan::Done)
+    }
+
+    /// What a close leaves of what its client has open, unless that was opened anew since.
+    pub(super) fn reduced(&self, client: ClientId, request: &CloseRequest) -> Option<OpenChange> {
+        let CloseRequest { handle, open_sequence: sequence, keeps: rights, .. } = *request;
+        let applies = self.opens.of(client, handle).is_some_and(|(_, newest)| newest <= sequence);
+        applies.then_some(OpenChange::Keep { client, handle, rights, sequence })
     }
 
     /// A file has been read by somebody who had it open. As `relatime` of Linux has it, the time of

@@ -175,10 +175,14 @@ impl State {
                     ClosePlan::AskData => Err(Status::NotSupported),
                 };
             }
-            // It came before, and its answer did not get out.
             let is_here = inode.is_inline() && inode.size == content.len() as u64;
-            let is_all_here = is_here && attributes.is_none_or(|attributes| inode.is_as_told(attributes));
-            return if is_all_here { Ok(true) } else { Err(Status::CapabilityRefused) };
+            if !is_here || attributes.is_some_and(|attributes| !inode.is_as_told(attributes)) {
+                return Err(Status::CapabilityRefused);
+            }
+            // It came before, and its answer did not get out. A server that has restarted since was
+            // told that the file is open still.
+            record.open = self.reduced(cx.client, request);
+            return Ok(true);
         }
         let is_written_elsewhere = request.written.as_ref().is_some_and(|written| written.end_bytes > content.len() as u64);
         if inode.size > 0 || is_written_elsewhere {

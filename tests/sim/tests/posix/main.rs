@@ -26,6 +26,7 @@ mod dataset;
 mod delayed;
 mod delegated;
 mod gathered;
+mod hasty;
 mod holes;
 mod known;
 mod later;

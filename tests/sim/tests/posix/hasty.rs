@@ -1,0 +1,242 @@
+//! A mount whose calls are given up after some milliseconds, so that nobody knows what became of
+//! many of them. What was acknowledged is there, others are never held up by what was given up, and
+//! nothing of it stays behind, though the mount goes on.
+//!
+//! `WEFT_HASTY_SEEDS=100..200` runs other seeds.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use weft_base::{MILLISECOND, SECOND, Status};
+use weft_client::{Result, SetAttr};
+use weft_posix::{CallingThread, InodeNumber, Options};
+use weft_rt::Runtime;
+use weft_sim_tests::cluster::Durability;
+use weft_sim_tests::mount::{Mount, Open, caller, how};
+use weft_wire::Rights;
+
+use crate::trees::examine;
+use crate::{ROOT, UPDATE, World, pause, seeds_of};
+
+const PROGRAMS: u32 = 3;
+const STEPS: u64 = 60;
+/// Longer than the mount looks after what it has left open, and servers after what clients lost.
+const REST_NS: u64 = 40 * SECOND;
+/// Longest look at everything when all faults are over, in nanoseconds.
+const LOOK_NS_MAX: u64 = 10 * SECOND;
+
+struct Program {
+    mount: Mount,
+    who: CallingThread,
+    dir: InodeNumber,
+    number: u32,
+    names: u32,
+    /// Files of which all is known.
+    sure: BTreeMap<String, Vec<u8>>,
+    given_up: u32,
+}
+
+impl Program {
+    fn random(&self, below: u64) -> u64 {
+        self.mount.posix.rt().random() % below
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let most = [300, 5000, 20_000, 200_000][self.random(4) as usize];
+        vec![self.random(255) as u8 + 1; 1 + self.random(most) as usize]
+    }
+
+    fn new_name(&mut self) -> String {
+        self.names += 1;
+        format!("p{}.{}", self.number, self.names)
+    }
+
+    /// Takes one of the sure files out: what fails with it makes it unsure for ever.
+    fn take_any(&mut self) -> Option<(String, Vec<u8>)> {
+        let count = self.sure.len() as u64;
+        let name = (count > 0).then(|| self.sure.keys().nth(self.random(count) as usize).expect("so many").clone())?;
+        self.sure.remove_entry(&name)
+    }
+
+    async fn write_and_close(&self, file: Open, offset: usize, bytes: &[u8]) -> Result<()> {
+        let written = self.mount.write(&self.who, file, offset as u64, bytes, false).await;
+        if self.random(3) == 0 {
+            pause(&self.mount).await;
+        }
+        let closed = self.mount.close(file).await;
+        written.and(closed)
+    }
+
+    async fn make(&mut self) -> Result<()> {
+        let (name, bytes) = (self.new_name(), self.bytes());
+        let file = self.mount.create(&self.who, self.dir, &name, 0o644).await?;
+        self.write_and_close(file, 0, &bytes).await?;
+        self.sure.insert(name, bytes);
+        Ok(())
+    }
+
+    async fn write_again(&mut self) -> Result<()> {
+        let Some((name, mut is)) = self.take_any() else { return Ok(()) };
+        let (bytes, offset) = (self.bytes(), self.random(is.len() as u64 + 1) as usize);
+        let mut rights = how(UPDATE);
+        rights.truncate = self.random(4) == 0;
+        let file = self.mount.open(&self.who, self.dir, &name, rights).await?;
+        let offset = if rights.truncate { 0 } else { offset };
+        is.truncate(if rights.truncate { 0 } else { usize::MAX });
+        self.write_and_close(file, offset, &bytes).await?;
+        is.resize(is.len().max(offset + bytes.len()), 0);
+        is[offset..offset + bytes.len()].copy_from_slice(&bytes);
+        self.sure.insert(name, is);
+        Ok(())
+    }
+
+    async fn cut(&mut self) -> Result<()> {
+        let Some((name, mut is)) = self.take_any() else { return Ok(()) };
+        let size = self.random(is.len() as u64 + 1);
+        let node = self.mount.walk(&self.who, self.dir, &name, true).await?;
+        self.mount.setattr(&self.who, node, &SetAttr { size: Some(size), ..SetAttr::default() }).await?;
+        is.truncate(size as usize);
+        self.sure.insert(name, is);
+        Ok(())
+    }
+
+    async fn rename(&mut self) -> Result<()> {
+        let Some((name, is)) = self.take_any() else { return Ok(()) };
+        let to = self.new_name();
+        self.mount.rename(&self.who, self.dir, &name, &to).await?;
+        self.sure.insert(to, is);
+        Ok(())
+    }
+
+    async fn remove(&mut self) -> Result<()> {
+        let Some((name, _)) = self.take_any() else { return Ok(()) };
+        self.mount.remove(&self.who, self.dir, &name, false).await
+    }
+
+    async fn make_directory(&mut self) -> Result<()> {
+        let name = self.new_name();
+        let made = self.mount.posix.mkdir(&self.who.who, self.dir, name.as_bytes(), 0o755);
+        let below = self.mount.make(self.dir, &name, made).await?;
+        let file = self.mount.create(&self.who, below, "below", 0o644).await?;
+        self.write_and_close(file, 0, b"below").await
+    }
+
+    /// What fails leaves what is sure as it was.
+    async fn read(&self) -> Result<()> {
+        let count = self.sure.len() as u64;
+        let nth = if count > 0 { self.random(count) as usize } else { return Ok(()) };
+        let (name, is) = self.sure.iter().nth(nth).expect("so many");
+        let file = self.mount.open(&self.who, self.dir, name, how(Rights::READ)).await?;
+        let bytes = self.mount.read(file).await;
+        self.mount.close(file).await?;
+        same(name, &bytes?, is);
+        Ok(())
+    }
+
+    async fn work(mut self) -> Program {
+        for _ in 0..STEPS {
+            let done = match self.random(12) {
+                0..4 => self.make().await,
+                4..6 => self.write_again().await,
+                6 => self.cut().await,
+                7 => self.rename().await,
+                8 => self.remove().await,
+                9 => self.make_directory().await,
+                10 => self.mount.list(&self.who, self.dir, self.random(2) == 0, 7).await.map(drop),
+                _ => self.read().await,
+            };
+            match done {
+                Err(error) if error.status.is_transient() || error.status == Status::WritesLost => self.given_up += 1,
+                done => done.unwrap_or_else(|error| panic!("{error}")),
+            }
+            pause(&self.mount).await;
+        }
+        self
+    }
+}
+
+fn same(name: &str, bytes: &[u8], is: &[u8]) {
+    let differs = bytes.iter().zip(is).position(|(seen, is)| seen != is);
+    assert_eq!((bytes.len(), differs), (is.len(), None), "{name}");
+}
+
+/// Another mount makes and removes files in the directory, so that nobody has it alone.
+async fn disturb(mount: Mount, dir: InodeNumber, is_over: Rc<Cell<bool>>) {
+    let who = caller(2, 0);
+    while !is_over.get() {
+        let file = mount.create(&who, dir, "other", 0o644).await.expect("a new file");
+        mount.close(file).await.expect("it is closed");
+        pause(&mount).await;
+        mount.remove(&who, dir, "other", false).await.expect("it is removed");
+    }
+}
+
+/// Somebody with time looks at everything: what is sure is as it was left.
+async fn look(mount: Mount, dir: InodeNumber, sure: Vec<BTreeMap<String, Vec<u8>>>) {
+    let (who, begin) = (caller(1, 0), mount.posix.rt().now());
+    let names = mount.list(&who, dir, true, 20).await.expect("it is listed");
+    for (name, is) in sure.iter().flatten() {
+        assert!(names.contains(name), "{name} is not there");
+        let file = mount.open(&who, dir, name, how(Rights::READ)).await.unwrap_or_else(|error| panic!("{error}: {name}"));
+        same(name, &mount.read(file).await.expect("it is read"), is);
+        mount.close(file).await.expect("it is closed");
+    }
+    for name in names.iter().filter(|name| *name != "." && *name != "..") {
+        let node = mount.walk(&who, dir, name, true).await.unwrap_or_else(|error| panic!("{error}: {name}"));
+        mount.stat(node).await.unwrap_or_else(|error| panic!("{error}: {name}"));
+    }
+    let took_ns = mount.posix.rt().now().since(begin);
+    assert!(took_ns < LOOK_NS_MAX, "a look at {} names took {} ms", names.len(), took_ns / MILLISECOND);
+}
+
+/// One run; gives how often something was given up.
+pub fn run(seed: u64) -> u32 {
+    let meta = 1 + (seed % 3) as usize;
+    let mut world = World::of(meta, Durability::Batch, seed, |sim, cluster, name| Mount::new(sim, cluster, name, None));
+    if seed % 4 < 2 {
+        world.takes_small_files();
+    }
+    let deadline_ns = [5, 20, 80, 300][(seed / 3 % 4) as usize] * MILLISECOND;
+    let options = Options { absorbs: seed % 8 > 4, ..Mount::options((seed % 7 == 3).then_some(0)) };
+    let hasty = Mount::within(deadline_ns, options, &world.sim, &world.cluster, "hasty");
+    let dir = world
+        .alone(0, |mount| async move { mount.posix.mkdir(&caller(1, 0).who, ROOT, b"dir", 0o755).await.expect("a new directory").node });
+    if seed % 5 > 0 {
+        world.plan_faults();
+    }
+    let program = |number| {
+        let (mount, who) = (hasty.clone(), caller(10 + number, 0));
+        Program { mount, who, dir, number, names: 0, sure: BTreeMap::new(), given_up: 0 }
+    };
+    let flows = (0..PROGRAMS).map(program).map(|program| world.sim.spawn_on(hasty.node, move |_| program.work()));
+    let flows = flows.collect();
+    let is_over = Rc::new(Cell::new(false));
+    let other = (seed % 8 != 7).then(|| {
+        let (mount, is_over) = (world.mounts[0].clone(), is_over.clone());
+        world.sim.spawn_on(mount.node, move |_| disturb(mount, dir, is_over))
+    });
+    let programs = world.run(flows);
+    is_over.set(true);
+    world.run(Vec::from_iter(other));
+    world.sim.recover();
+    world.sim.run_for(REST_NS);
+    let given_up = programs.iter().map(|program| program.given_up).sum();
+    let sure = programs.into_iter().map(|program| program.sure).collect();
+    world.alone(1, move |mount| look(mount, dir, sure));
+    for number in 0..2 {
+        world.alone(number, |mount| async move { mount.posix.end(30 * SECOND).await });
+    }
+    examine(&world, true);
+    given_up
+}
+
+#[test]
+fn nobody_waits_for_what_a_hasty_mount_has_given_up() {
+    let (mut given_up, seeds) = (0, seeds_of("WEFT_HASTY_SEEDS", 0..24));
+    for seed in seeds.clone() {
+        println!("seed {seed}: WEFT_HASTY_SEEDS={seed}..{} cargo test -p weft-sim-tests --test posix hasty", seed + 1);
+        given_up += run(seed);
+    }
+    assert!(u64::from(given_up) >= seeds.end - seeds.start, "{given_up} calls were given up in {seeds:?}");
+}
