@@ -21,8 +21,8 @@ impl InodeFlags {
     pub const WRITING: InodeFlags = InodeFlags(2);
     /// A truncation to [`Inode::truncating_to`] is under way at the data servers.
     pub const TRUNCATING: InodeFlags = InodeFlags(4);
-    /// The data servers were told that a time was set: each may hold a datafile of it, however
-    /// small the file is.
+    /// The data servers were told that a time was set, or asked for what a writer did not know:
+    /// each may hold a datafile of it, however small the file is.
     pub const TOLD: InodeFlags = InodeFlags(8);
     /// Somebody appends to it, or did so when [`InodeFlags::WRITING`] was set.
     pub const APPENDING: InodeFlags = InodeFlags(16);

@@ -43,6 +43,23 @@ fn of_many_that_fill_a_file_the_last_one_asks() {
     assert_eq!((m.attr(file).size, m.attr(file).hole_bytes), (20_000, 0));
 }
 
+/// What was written may arrive after the answers, from a client that has given it up.
+#[test]
+fn a_file_whose_size_was_asked_for_may_have_all_its_datafiles() {
+    let mut m = Machine::new();
+    let file = m.create(TOP, "f").unwrap();
+    m.open(file, Rights::WRITE, 9).unwrap();
+    assert_eq!(close_with_gaps(&mut m, file), ClosePlan::AskData);
+    let told = DataState { size: 0, allocated_bytes: 0, mtime: DataTime { epoch: 0, at: WallTime(60) }, truncate_epoch: 0 };
+    m.change(|state, _, record| {
+        state.prepare_sizes(file, &told, record);
+        Ok(())
+    })
+    .unwrap();
+    let inode = m.state.peek(file).unwrap();
+    assert_eq!((inode.size, m.state.datafiles(file, inode)), (0, u32::from(inode.layout.width)));
+}
+
 #[test]
 fn answers_that_are_older_than_a_report_are_asked_for_again() {
     let mut m = Machine::new();

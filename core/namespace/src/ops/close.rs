@@ -169,6 +169,9 @@ impl State {
         // As above: what a lost writer wrote is not known.
         if changed != *inode || inode.flags.has(InodeFlags::WRITING) {
             changed.version += 1;
+            // They were asked because a writer does not know what has arrived, or was lost: some of
+            // it may arrive later.
+            changed.flags = changed.flags.with(InodeFlags::TOLD);
             record.changes.push(Change::PutInode { handle, inode: changed });
         }
     }
