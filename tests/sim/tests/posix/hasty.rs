@@ -10,14 +10,15 @@ use std::rc::Rc;
 
 use weft_base::{MILLISECOND, SECOND, Status};
 use weft_client::{Result, SetAttr};
-use weft_posix::{CallingThread, InodeNumber, Options};
+use weft_posix::{CallingThread, InodeNumber, Options, Refusal};
 use weft_rt::Runtime;
 use weft_sim_tests::cluster::Durability;
 use weft_sim_tests::mount::{Mount, Open, caller, how};
 use weft_wire::Rights;
+use weft_wire::ops::{Family, LockKind};
 
 use crate::trees::examine;
-use crate::{ROOT, UPDATE, World, pause, seeds_of};
+use crate::{APPEND, ROOT, UPDATE, World, lock, pause, seeds_of};
 
 const PROGRAMS: u32 = 3;
 const STEPS: u64 = 60;
@@ -114,6 +115,47 @@ impl Program {
         self.mount.remove(&self.who, self.dir, &name, false).await
     }
 
+    async fn append(&mut self) -> Result<()> {
+        let Some((name, mut is)) = self.take_any() else { return Ok(()) };
+        let bytes = self.bytes();
+        let file = self.mount.open(&self.who, self.dir, &name, how(APPEND)).await?;
+        let written = self.mount.write(&self.who, file, 0, &bytes, true).await;
+        let closed = self.mount.close(file).await;
+        written.and(closed)?;
+        is.extend(bytes);
+        self.sure.insert(name, is);
+        Ok(())
+    }
+
+    /// Another name, and the first one goes.
+    async fn link(&mut self) -> Result<()> {
+        let Some((name, is)) = self.take_any() else { return Ok(()) };
+        let to = self.new_name();
+        let node = self.mount.walk(&self.who, self.dir, &name, true).await?;
+        self.mount.make(self.dir, &to, self.mount.posix.link(&self.who.who, node, self.dir, to.as_bytes())).await?;
+        self.mount.remove(&self.who, self.dir, &name, false).await?;
+        self.sure.insert(to, is);
+        Ok(())
+    }
+
+    /// What fails leaves what is sure as it was.
+    async fn lock(&self) -> Result<()> {
+        let Some(name) = self.sure.keys().next() else { return Ok(()) };
+        let file = self.mount.open(&self.who, self.dir, name, how(UPDATE)).await?;
+        let wanted = lock(LockKind::Exclusive, u64::from(self.number) + 1, file.opened.number);
+        let until = self.mount.posix.rt().now() + 30 * MILLISECOND;
+        let (rt, owner) = (self.mount.posix.rt().clone(), wanted.owner);
+        let taken = self.mount.posix.lock(file.node, wanted, Some(&move || rt.now() < until)).await;
+        pause(&self.mount).await;
+        // As gateways do at the end of a descriptor, whatever became of the lock.
+        let given = self.mount.posix.unlock(file.node, Family::Fcntl, owner, 0, u64::MAX).await;
+        self.mount.close(file).await?;
+        match taken {
+            Err(Refusal::Failed(error)) => Err(error),
+            _ => given.map(drop),
+        }
+    }
+
     async fn make_directory(&mut self) -> Result<()> {
         let name = self.new_name();
         let made = self.mount.posix.mkdir(&self.who.who, self.dir, name.as_bytes(), 0o755);
@@ -136,14 +178,17 @@ impl Program {
 
     async fn work(mut self) -> Program {
         for _ in 0..STEPS {
-            let done = match self.random(12) {
+            let done = match self.random(16) {
                 0..4 => self.make().await,
                 4..6 => self.write_again().await,
                 6 => self.cut().await,
                 7 => self.rename().await,
                 8 => self.remove().await,
                 9 => self.make_directory().await,
-                10 => self.mount.list(&self.who, self.dir, self.random(2) == 0, 7).await.map(drop),
+                10 => self.append().await,
+                11 => self.link().await,
+                12 => self.lock().await,
+                13 => self.mount.list(&self.who, self.dir, self.random(2) == 0, 7).await.map(drop),
                 _ => self.read().await,
             };
             match done {
@@ -181,6 +226,12 @@ async fn look(mount: Mount, dir: InodeNumber, sure: Vec<BTreeMap<String, Vec<u8>
         let file = mount.open(&who, dir, name, how(Rights::READ)).await.unwrap_or_else(|error| panic!("{error}: {name}"));
         same(name, &mount.read(file).await.expect("it is read"), is);
         mount.close(file).await.expect("it is closed");
+        // Nobody else has anything of it.
+        let file = mount.open(&who, dir, name, how(APPEND)).await.unwrap_or_else(|error| panic!("{error}: {name}"));
+        mount.write(&who, file, 0, b"more", true).await.unwrap_or_else(|error| panic!("{error}: {name}"));
+        let locked = mount.posix.lock(file.node, lock(LockKind::Exclusive, 1, file.opened.number), None).await;
+        locked.unwrap_or_else(|refusal| panic!("{refusal:?}: {name}"));
+        mount.release(file.opened.number).await;
     }
     for name in names.iter().filter(|name| *name != "." && *name != "..") {
         let node = mount.walk(&who, dir, name, true).await.unwrap_or_else(|error| panic!("{error}: {name}"));
@@ -191,7 +242,7 @@ async fn look(mount: Mount, dir: InodeNumber, sure: Vec<BTreeMap<String, Vec<u8>
 }
 
 /// One run; gives how often something was given up.
-pub fn run(seed: u64) -> u32 {
+fn run(seed: u64) -> u32 {
     let meta = 1 + (seed % 3) as usize;
     let mut world = World::of(meta, Durability::Batch, seed, |sim, cluster, name| Mount::new(sim, cluster, name, None));
     if seed % 4 < 2 {

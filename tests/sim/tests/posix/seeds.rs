@@ -134,10 +134,3 @@ fn a_close_that_is_told_again_closes_what_was_opened_since() {
 fn attributes_that_come_with_a_close_after_a_restart_are_taken() {
     crate::trees::run(31_733);
 }
-
-/// A close with a small file's content was told again to a server that had restarted and had been
-/// told meanwhile what its client had open: the file stayed open there. Of [`crate::hasty`].
-#[test]
-fn a_close_with_a_content_that_is_told_again_closes_what_was_told_since() {
-    crate::hasty::run(36);
-}
