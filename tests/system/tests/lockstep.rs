@@ -158,7 +158,11 @@ impl Side {
                 let time = std::time::UNIX_EPOCH + Duration::from_secs(*seconds);
                 File::open(at(path))?.set_times(fs::FileTimes::new().set_accessed(time).set_modified(time))?;
             }
-            SetXattr { path, len } => lsetxattr(at(path), c"user.lockstep", &vec![fill; *len], XattrFlags::empty())?,
+            SetXattr { path, len } => {
+                // ext4 changes no time if the same value is there already.
+                let _ = lremovexattr(at(path), c"user.lockstep");
+                lsetxattr(at(path), c"user.lockstep", &vec![fill; *len], XattrFlags::empty())?;
+            }
             RemoveXattr(path) => lremovexattr(at(path), c"user.lockstep")?,
             Open { path, slot } => {
                 let file = OpenOptions::new().read(true).write(true).open(at(path))?;
