@@ -305,6 +305,9 @@ pub fn raise_descriptors() {
 #[derive(Debug)]
 pub struct StopSignals(SigSet);
 
+/// Signals that come within it are one wish to stop.
+const SAME_WISH: Duration = Duration::from_millis(500);
+
 /// What SIGHUP is to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HangUp {
@@ -338,6 +341,17 @@ impl StopSignals {
         }
     }
 
+    /// Waits for one that is a second wish. One that follows the first closely is the same: `timeout`
+    /// and launchers of jobs send it to a process and then to its group.
+    fn wait_again(&self, hang_up: HangUp, who: &str, stopped: Instant) {
+        loop {
+            self.wait_for_stop(hang_up, who);
+            if stopped.elapsed() >= SAME_WISH {
+                return;
+            }
+        }
+    }
+
     /// The same, but a SIGHUP that only means the log is dealt with and waited over.
     fn wait_for_stop(&self, hang_up: HangUp, who: &str) -> Signal {
         loop {
@@ -363,7 +377,7 @@ impl StopSignals {
         self.in_thread(|signals| {
             signals.wait();
             on_stop();
-            signals.wait();
+            signals.wait_again(HangUp::Ends, "", Instant::now());
             std::process::exit(130);
         });
     }
@@ -376,8 +390,9 @@ impl StopSignals {
             let signal = signals.wait_for_stop(hang_up, &who);
             weft_rt_real::write_line(Level::Info, &who, &format!("{signal}: stops"));
             on_stop();
+            let stopped = Instant::now();
             loop {
-                signals.wait_for_stop(hang_up, &who);
+                signals.wait_again(hang_up, &who, stopped);
                 if is_impatient {
                     std::process::exit(130);
                 }
