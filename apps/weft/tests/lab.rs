@@ -62,6 +62,9 @@ fn a_plan_runs_in_turns_and_goes_on_where_it_was_interrupted() {
     assert_eq!((&rows[0]["place"], &rows[0]["clients"], &rows[0]["phase"]), (&"a".into(), &1.into(), &"create".into()));
     assert!(rows[0]["ratio_to_first"].is_null() && rows[1]["ratio_to_first"]["median"].as_f64() > Some(0.0));
     assert_eq!((rows[1]["samples"].as_array().map(Vec::len), &rows[1]["repetitions"]), (Some(2), &2.into()));
+    // Two repetitions say nothing about a median with 95 %.
+    assert!(rows.iter().all(|row| row["ratio_interval"].is_null() && row["ops_interval"].is_null()), "{rows:?}");
+    assert!(!ok(&mut lab(folder, &["show", "names.jsonl"])).contains("95 %"));
     // The end of a file that a crash has left.
     let path = folder.join("names.jsonl");
     let text = std::fs::read_to_string(&path).expect("results");

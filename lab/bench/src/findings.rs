@@ -33,9 +33,9 @@ pub struct Row {
     pub parameters: Map<String, Value>,
     /// Of each repetition with the one of the first file system beside it; nothing for that one.
     pub(crate) ratio_to_first: Option<Spread>,
-    /// Its median lies between these with 95 %.
+    /// Its median lies between these with 95 %, if there are enough repetitions to say so.
     pub(crate) ratio_interval: Option<(f64, f64)>,
-    /// The median of all rates lies between these with 95 %.
+    /// The median of all rates lies between these with 95 %, if there are enough.
     pub(crate) ops_interval: Option<(f64, f64)>,
     /// The rate of each repetition, in their order.
     pub(crate) samples: Vec<f64>,
@@ -102,6 +102,11 @@ pub fn agree(one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
     one.iter().all(|(key, value)| other.get(key).is_none_or(|same| same == value))
 }
 
+/// A value of a plan as people read it.
+pub(crate) fn word(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_string)
+}
+
 /// The columns that have something to say.
 pub fn table(rows: &[Row]) -> String {
     let mut keys: Vec<&String> = Vec::new();
@@ -119,7 +124,7 @@ pub fn table(rows: &[Row]) -> String {
         }
     };
     for key in keys {
-        column(short(key), &|row| Some(row.parameters.get(key)?.to_string().trim_matches('"').to_string()));
+        column(short(key), &|row| row.parameters.get(key).map(word));
     }
     let some = |value: u64| (value > 0).then(|| value.to_string());
     let part = |row: &Row, of: fn(&Predicted) -> u64| row.predicted.map(|all| number(row.disk.operations as f64 / of(&all) as f64));

@@ -15,7 +15,8 @@ use weft_plan::files::Plan;
 use weft_plan::units::{bytes, name, number, seconds, up_to};
 use weft_plan::workload;
 
-use crate::stats::median_interval;
+use crate::findings::word;
+use crate::stats::{SURE_MIN, median_interval};
 use weft_workload::{Dirs, Protocol, Steps, WorkStep, Workload};
 
 /// Keys of a plan that say something to models only.
@@ -264,8 +265,6 @@ impl Pace {
     }
 }
 
-/// So many samples are needed for an interval of their median.
-const SURE_MIN: u32 = 6;
 /// Repetitions at most where a plan wants medians that are known well and says no other limit.
 const REPETITIONS_MAX: u32 = 30;
 /// Longest rest before a step in seconds.
@@ -292,7 +291,6 @@ impl Place {
 impl Variant {
     /// That which was given to its place, or the values that make it another one.
     pub fn name(&self) -> String {
-        let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
         let words: Vec<String> = self.values.values().map(word).collect();
         if words.is_empty() { "here".into() } else { words.join(" ") }
     }

@@ -3,13 +3,16 @@
 use serde::{Deserialize, Serialize};
 use weft_analysis::results::Latency;
 
+/// So many samples are needed for an interval of their median.
+pub const SURE_MIN: u32 = 6;
+
 /// Between these two samples the median of what they were taken from lies with at least 95 %,
 /// whatever its distribution: order statistics (Conover: Practical nonparametric statistics,
-/// section 3.2). Smallest and greatest sample if there are fewer than six; `None` if there is none,
-/// or one of them is no number.
+/// section 3.2). `None` if there are fewer than six, of which even smallest and greatest have the
+/// median between them less often, or one of them is no number.
 pub fn median_interval(samples: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     let mut sorted: Vec<f64> = samples.into_iter().collect();
-    if sorted.is_empty() || sorted.iter().any(|sample| !sample.is_finite()) {
+    if sorted.len() < SURE_MIN as usize || sorted.iter().any(|sample| !sample.is_finite()) {
         return None;
     }
     sorted.sort_by(f64::total_cmp);
@@ -25,7 +28,7 @@ pub fn median_interval(samples: impl IntoIterator<Item = f64>) -> Option<(f64, f
         left_out += 1;
         chance *= (count - left_out + 1) as f64 / left_out as f64;
     }
-    Some((sorted[left_out.saturating_sub(1)], sorted[count - left_out.max(1)]))
+    Some((sorted[left_out - 1], sorted[count - left_out]))
 }
 
 /// Sub-steps of one power of two: a latency is known to 1/16 of itself.
@@ -149,7 +152,8 @@ mod tests {
     fn the_interval_of_the_median_leaves_out_what_order_statistics_allow() {
         let of = |count: u32| median_interval((1..=count).map(f64::from));
         // Table A3 of Conover's book: of 12 the 3rd and the 10th, of 24 the 7th and the 18th.
-        assert_eq!([of(1), of(5), of(6), of(12), of(24)], [(1., 1.), (1., 5.), (1., 6.), (3., 10.), (7., 18.)].map(Some));
-        assert_eq!((median_interval([]), median_interval([f64::NAN])), (None, None));
+        assert_eq!([of(6), of(12), of(24)], [(1., 6.), (3., 10.), (7., 18.)].map(Some));
+        // The smallest and the greatest of 5 have the median between them in 94 of 100 cases.
+        assert_eq!([of(0), of(1), of(5), median_interval([f64::NAN; 6])], [None; 4]);
     }
 }

@@ -217,8 +217,9 @@ fn shown(rows: &[Row]) -> String {
         headings.extend([format!(">{values}"), "times".into()]);
     }
     let mut table = Table::new(&headings.iter().map(String::as_str).collect::<Vec<_>>());
+    let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
     for row in rows {
-        let mut cells: Vec<String> = keys.iter().map(|key| row.parameters[*key].to_string().trim_matches('"').to_string()).collect();
+        let mut cells: Vec<String> = keys.iter().map(|key| word(&row.parameters[*key])).collect();
         cells.push(row.phase.clone());
         if is_measured {
             cells.push(row.measured.map_or_else(|| "-".into(), |rate| whole(rate.median)));
