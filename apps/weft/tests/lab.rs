@@ -87,6 +87,21 @@ fn a_plan_runs_in_turns_and_goes_on_where_it_was_interrupted() {
 }
 
 #[test]
+fn a_file_without_results_takes_another_question() {
+    let folder = folder();
+    let folder = folder.path();
+    let with = |place: &str| lab(folder, &["run", "names.toml", "--seed", "7", "--path", place]);
+    let said = fails(&mut with("\"a\"=nosuch"));
+    assert!(said.contains("go on: place \"a\": cannot make ") && said.contains("lost: place \"a\": cannot make "), "{said}");
+    assert_eq!((of_kind(&lines(folder), "lost"), lines(folder).len()), (1, 2));
+    ok(&mut with("\"a\"=a").args(["--path", "b=b"]));
+    assert_eq!((of_kind(&lines(folder), "session"), of_kind(&lines(folder), "lost")), (1, 0));
+    let shown = ok(&mut lab(folder, &["show", "names.jsonl"]));
+    assert!(shown.contains("1        \"a\"    create  "), "{shown}");
+    assert!(fails(&mut with("a=b")).contains("results of something else (places)"));
+}
+
+#[test]
 fn a_place_that_fails_is_told_and_the_others_go_on() {
     let folder = folder();
     let folder = folder.path();

@@ -47,17 +47,25 @@ pub struct Experiment<'a> {
     pub over: Option<&'a Over>,
 }
 
-/// The number of the file system that failed: errors of experiments have it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Culprit(pub usize);
+/// The file system that failed: errors of experiments have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Culprit {
+    /// Its number, from 0.
+    pub number: usize,
+    name: String,
+}
 
 impl fmt::Display for Culprit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "file system {} of the experiment failed", self.0 + 1)
+        write!(f, "place {}", self.name)
     }
 }
 
 impl Experiment<'_> {
+    fn culprit(&self, number: usize) -> Culprit {
+        Culprit { number, name: self.variants[number].name() }
+    }
+
     /// Does the workloads of these cases on each of them.
     ///
     /// # Errors
@@ -92,16 +100,16 @@ impl Experiment<'_> {
                 }),
             };
             place_of.push(sites.len());
-            sites.push(site.context(Culprit(number))?);
+            sites.push(site.context(self.culprit(number))?);
         }
         for &case in cases {
             let work = &schedule.loads[case].1;
             for (number, place) in place_of.iter().enumerate() {
-                check_space(&sites[*place], std::slice::from_ref(work)).context(Culprit(number))?;
+                check_space(&sites[*place], std::slice::from_ref(work)).context(self.culprit(number))?;
                 if place_of[..number].contains(place) {
                     continue;
                 }
-                sites[*place].make_dirs(work).context(Culprit(number))?;
+                sites[*place].make_dirs(work).context(self.culprit(number))?;
             }
             let works: Vec<Workload> = self.variants.iter().map(|variant| variant.by(work)).collect::<Result<_>>()?;
             if let Some(commands) = &work.steps.commands {
@@ -109,21 +117,22 @@ impl Experiment<'_> {
                 while let Some(order) = schedule.next(case) {
                     for number in order {
                         let one = shell.repeat(&self.variants[number], &sites[place_of[number]], work);
-                        schedule.told(case, number, one.context(Culprit(number))?)?;
+                        schedule.told(case, number, one.context(self.culprit(number))?)?;
                     }
                 }
             } else {
                 let series = self.variants.iter().zip(&works).zip(&place_of).enumerate();
-                let series = series
-                    .map(|(number, ((variant, work), place))| Series::new(self, variant, &sites[*place], work).context(Culprit(number)));
+                let series = series.map(|(number, ((variant, work), place))| {
+                    Series::new(self, variant, &sites[*place], work).context(self.culprit(number))
+                });
                 let mut series = series.collect::<Result<Vec<Series<'_>>>>()?;
                 while let Some(order) = schedule.next(case) {
                     for number in order {
-                        let one = series[number].repeat().context(Culprit(number))?;
+                        let one = series[number].repeat().context(self.culprit(number))?;
                         schedule.told(case, number, one)?;
                     }
                 }
-                series.into_iter().enumerate().try_for_each(|(number, series)| series.end().context(Culprit(number)))?;
+                series.into_iter().enumerate().try_for_each(|(number, series)| series.end().context(self.culprit(number)))?;
             }
             sites.iter().try_for_each(|site| site.remove_dirs(work))?;
         }
@@ -144,8 +153,8 @@ impl Experiment<'_> {
                     let site = Site::in_file_system(system.state.as_os_str(), self.common)?;
                     check_space(&site, std::slice::from_ref(work))?;
                     site.make_dirs(work)?;
-                    let mut series = Series::new(self, &self.variants[number], &site, &own).context(Culprit(number))?;
-                    let one = series.repeat().context(Culprit(number))?;
+                    let mut series = Series::new(self, &self.variants[number], &site, &own).context(self.culprit(number))?;
+                    let one = series.repeat().context(self.culprit(number))?;
                     series.end()?;
                     schedule.told(case, number, one)?;
                     // What is to be thrown away whole is not removed file by file.

@@ -245,6 +245,18 @@ impl Growing {
         Ok(Growing { kept: Some((path.to_path_buf(), file)), known })
     }
 
+    /// Forgets all that is in it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn clear(&mut self) -> Result<()> {
+        if let Some((path, file)) = &mut self.kept {
+            file.set_len(0).and_then(|()| file.rewind()).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        self.known = Results::default();
+        Ok(())
+    }
+
     /// Adds a line.
     ///
     /// # Errors

@@ -221,9 +221,14 @@ impl Args {
     /// Begins a session; the seed.
     fn begin(&self, file: &mut Growing, asked: &Asked, places: &[(String, Place)]) -> Result<u64> {
         let environment = Environment::look(places);
+        let is_other = |(seed, known, _): (u64, &Asked, &Environment)| known != asked || self.seed.is_some_and(|given| given != seed);
+        if file.known.first().is_some_and(is_other) && file.known.runs().next().is_none() {
+            // Only asked for, maybe with a slip.
+            file.clear()?;
+        }
         let seed = match file.known.first() {
-            Some((seed, known, then)) => {
-                if known != asked || self.seed.is_some_and(|given| given != seed) {
+            Some(first @ (seed, known, then)) => {
+                if is_other(first) {
                     let what = [
                         (known.plan != asked.plan, "plan"),
                         (known.text != asked.text, "text of the plan"),
@@ -277,9 +282,10 @@ impl Args {
                     over.hosts.retain(|known| *known != host);
                     Line::lost(Some(host), None, &why)
                 }
-                (_, Some(Culprit(number)), _) => {
-                    let gone = variants.remove(*number);
-                    Line::lost(None, Some(gone.name()), &why)
+                (_, Some(culprit), _) => {
+                    let gone = variants.remove(culprit.number);
+                    let causes: Vec<String> = error.chain().map(ToString::to_string).filter(|why| *why != culprit.to_string()).collect();
+                    Line::lost(None, Some(gone.name()), &causes.join(": "))
                 }
                 _ => return Err(error),
             };
