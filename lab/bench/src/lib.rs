@@ -43,7 +43,7 @@ pub use crew::{Gone, Over, Stop};
 pub use environment::Environment;
 pub use experiment::Culprit;
 pub use findings::{Row, agree};
-pub use plan::{LocalPlan, Session};
+pub use plan::{LocalPlan, Session, told_keys};
 pub use results::{Asked, Growing, Line, Results, Run};
 pub use setup::{Load, Place, Variant};
 pub use summary::Summary;

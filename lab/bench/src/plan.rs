@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value};
 use weft_ceiling::cpu::Pinned;
 use weft_host::connect::Common;
-use weft_host::output::print_as;
+use weft_host::output::{print_as, tell};
 use weft_plan::files::Lab;
 use weft_workload::drawn_order;
 
@@ -25,7 +25,7 @@ use crate::findings::predict;
 use crate::order::Written;
 use crate::results::{Asked, Growing, Line};
 use crate::run::temporary_dir;
-use crate::setup::{Load, Pace, Place, Variant, processors, read};
+use crate::setup::{Load, Pace, Place, Variant, processors, read, unread};
 use crate::summary::Summary;
 
 /// Options of the command.
@@ -68,10 +68,16 @@ impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
         let lab = Lab::near(self.lab);
         let plan = LocalPlan { lab: &lab, name: &self.plan, set: &self.set, repetitions: self.reps, dir: self.dir.as_deref() };
+        told_keys(&self.set).iter().for_each(|sentence| tell(sentence));
         let found = plan.measure(common, &Stop::at_signals()?)?;
         print_as(self.json, &found.json()?, || found.text())?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Says which of these `KEY=VALUE` change nothing on this machine.
+pub fn told_keys(set: &[String]) -> Vec<String> {
+    unread(set.iter().filter_map(|words| Some(words.split_once('=')?.0)))
 }
 
 /// Who takes part in a plan, and how.
@@ -255,6 +261,19 @@ mod tests {
         let (recorded, _) = cases("tracing", &[]).expect("a good plan");
         assert_eq!(recorded.iter().map(|variant| variant.setup.record.as_deref()).collect::<Vec<_>>(), [None, Some("*")]);
         assert_eq!(recorded[0].setup.up(), recorded[1].setup.up(), "one file system");
+        // A slip is no other engine.
+        for (set, said) in [
+            ("weft.engin=memory", "weft.engin: no such key; here may stand access_spread"),
+            ("wft.engine=memory", "wft.engine: no such key: there is no table wft here"),
+            ("server.cachelayer=none", "server.cachelayer: no such key"),
+        ] {
+            let wrong = cases("engines", &[set]).expect_err("no such key").to_string();
+            assert!(wrong.contains(said), "{wrong}");
+        }
+        let wrong = cases("mixed-disks", &[]).expect_err("of models").to_string();
+        assert!(wrong.contains("nodes: is for `weft sim run`"), "{wrong}");
+        let told = told_keys(&["network.packet=1", "weft.send=1us", "weft.engine=db", "profile=modern", "clients=1"].map(String::from));
+        assert!(told.len() == 3 && told[1] == "weft.send changes nothing here: it is for models and virtual time", "{told:?}");
         let wrong = cases("engines", &["weft.engine=nonsense"]).expect_err("no engine").to_string();
         assert!(wrong.contains("weft.engine: unknown variant `nonsense`"), "{wrong}");
     }

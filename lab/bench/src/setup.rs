@@ -34,6 +34,63 @@ const OF_MODELS: [&str; 11] = [
     "cluster_model",
 ];
 
+/// Sections that say something to models and virtual time only; others are no part of a plan here.
+const SECTIONS_OF_MODELS: [&str; 5] = ["node", "network", "disk", "process", "dnfsp"];
+/// Sections of modelled clusters that have no counterpart on this machine.
+const NOT_HERE: [&str; 5] = ["nodes", "switch", "link", "scale", "scale_tasks"];
+/// What else `[server]` says to models and virtual time.
+const SERVER_OF_MODELS: [&str; 15] = [
+    "memory",
+    "memory_latency",
+    "memory_bandwidth",
+    "read_cache",
+    "arrivals",
+    "arrival_window",
+    "rules",
+    "answers",
+    "granularity",
+    "delayed_bytes",
+    "delayed_pause",
+    "pick_rule",
+    "read_deadline",
+    "write_deadline",
+    "read_reserve",
+];
+/// What else `[weft]` says to virtual time.
+const WEFT_OF_MODELS: [&str; 14] = [
+    "change_durability",
+    "strips",
+    "flush_each",
+    "access_spread",
+    "request",
+    "record",
+    "send",
+    "call",
+    "checksum_bandwidth",
+    "copy_bandwidth",
+    "page_cache_bandwidth",
+    "page_cache_write_bandwidth",
+    "reads_cached",
+    "shared_cores",
+];
+
+/// Says of keys (with their tables before them) which of them change nothing on this machine.
+pub fn unread<'k>(keys: impl Iterator<Item = &'k str>) -> Vec<String> {
+    let is_of_models = |key: &&str| match key.split_once('.') {
+        None => OF_MODELS.contains(key),
+        Some(("server", key)) => SERVER_OF_MODELS.contains(&key),
+        Some(("weft", key)) => WEFT_OF_MODELS.contains(&key),
+        Some((section, _)) => SECTIONS_OF_MODELS.contains(&section),
+    };
+    keys.filter(is_of_models).map(|key| format!("{key} changes nothing here: it is for models and virtual time")).collect()
+}
+
+/// The end of a section of which models read more.
+fn finish(table: &Table<'_>, of_models: &[&str]) -> Result<()> {
+    of_models.iter().try_for_each(|key| table.all(key, |_| Ok(())).map(drop))?;
+    table.finish()
+}
+
 /// A file system of an experiment, and what is recorded of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
@@ -107,14 +164,18 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<(Setup, Workload)> {
     for key in OF_MODELS {
         root.all(key, |_| Ok(()))?;
     }
-    for section in ["node", "network", "disk", "process", "dnfsp"] {
+    for section in SECTIONS_OF_MODELS {
         root.table(section)?;
+    }
+    if let Some(section) = NOT_HERE.into_iter().find(|section| root.has(section)) {
+        return Err(root.error(section, "is for `weft sim run`: machines here are as they are"));
     }
     let clients = root.swept("clients", choices, |value| up_to(value, 256))?.unwrap_or(1);
     let servers = root.swept("servers", choices, |value| up_to(value, 64))?.unwrap_or(1);
     let stripe_bytes = root.swept("stripe", choices, bytes)?.unwrap_or(1 << 20);
-    // What else these two hold is for models, too.
-    let layer = root.table("server")?.swept("cache_layer", choices, value_of::<LayerKind>)?;
+    let server = root.table("server")?;
+    let layer = server.swept("cache_layer", choices, value_of::<LayerKind>)?;
+    finish(&server, &SERVER_OF_MODELS)?;
     let weft = root.table("weft")?;
     let meta = weft.swept("metadata_servers", choices, |value| up_to(value, 16))?.unwrap_or(1);
     let engine = weft.swept("engine", choices, value_of::<Engine>)?.unwrap_or(Engine::Journal);
@@ -124,6 +185,10 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<(Setup, Workload)> {
             weft.swept("durability", choices, value_of::<Durability>)?.unwrap_or(Durability::Batch)
         }
     };
+    if engine == Engine::Memory {
+        weft.all("durability", |_| Ok(()))?;
+    }
+    finish(&weft, &WEFT_OF_MODELS)?;
     let local = root.table("local")?;
     let direct_io = local.swept("direct_io", choices, truth)?.unwrap_or(false);
     let threads = local.swept("threads", choices, |value| up_to(value, workload::THREADS_MAX))?.unwrap_or(1);

@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value};
 use weft_analysis::results::{Phase, Spread};
-use weft_bench::{Asked, Culprit, Environment, Gone, Growing, Line, Load, LocalPlan, Over, Place, Run, Session, Stop, Summary, Variant};
+use weft_bench::{
+    Asked, Culprit, Environment, Gone, Growing, Line, Load, LocalPlan, Over, Place, Run, Session, Stop, Summary, Variant, told_keys,
+};
 use weft_host::connect::{Common, random};
 use weft_host::hosts::{self, Launcher};
 use weft_host::job;
@@ -142,6 +144,9 @@ impl Args {
             hosts: over.as_ref().map(|over| over.hosts.clone()).unwrap_or_default(),
             before_each: self.before_each.as_ref().map(|command| command.to_string_lossy().into_owned()),
         };
+        if simulations.is_empty() {
+            told_keys(&self.set).iter().for_each(|sentence| tell(sentence));
+        }
         let stop = Stop::at_signals()?;
         let mut file = Growing::open(&self.file())?;
         let seed = self.begin(&mut file, &asked, &names)?;

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, anyhow};
 use toml::Spanned;
@@ -17,7 +18,15 @@ pub struct Document {
     name: String,
     text: String,
     /// Keys with their tables, and values that go before those of the text.
-    set: Vec<(String, String)>,
+    set: Vec<Setting>,
+}
+
+/// A key with its tables, and a value that goes before the one of the text.
+struct Setting {
+    key: String,
+    value: String,
+    /// Somebody asked for its table.
+    is_in_a_table: AtomicBool,
 }
 
 impl Document {
@@ -39,7 +48,7 @@ impl Document {
                 Some(_) if DeValue::parse(value).is_err() => format!("[{}]", value.split(',').map(quoted).collect::<Vec<_>>().join(", ")),
                 _ => quoted(value),
             };
-            self.set.push((key.to_string(), value));
+            self.set.push(Setting { key: key.to_string(), value, is_in_a_table: AtomicBool::new(false) });
         }
         Ok(self)
     }
@@ -51,6 +60,20 @@ impl Document {
     pub fn root(&self) -> Result<Table<'_>> {
         let table = DeTable::parse(&self.text).map_err(|error| self.error(error.span().unwrap_or(0..0), error.message()))?;
         Ok(Table::new(self, String::new(), table))
+    }
+
+    /// After all has been read: no value was set in a table that nobody asked for.
+    ///
+    /// # Errors
+    /// Names the key.
+    pub fn finish(&self) -> Result<()> {
+        match self.set.iter().find(|setting| !setting.is_in_a_table.load(Ordering::Relaxed)) {
+            None => Ok(()),
+            Some(Setting { key, .. }) => {
+                let table = key.rsplit_once('.').map_or("", |(table, _)| table);
+                Err(anyhow!("{}: {key}: no such key: there is no table {table} here", self.name))
+            }
+        }
     }
 
     /// An error at a place of the file.
@@ -74,9 +97,10 @@ pub struct Table<'a> {
 impl<'a> Table<'a> {
     fn new(document: &'a Document, prefix: String, table: Spanned<DeTable<'a>>) -> Table<'a> {
         let (span, mut table) = (table.span(), table.into_inner());
-        let own = document.set.iter().filter_map(|(key, value)| Some((key.strip_prefix(&prefix)?, value)));
-        for (key, value) in own.filter(|(key, _)| !key.contains('.')) {
-            let value = DeValue::parse(value).expect("it was parsed when it was set").into_inner();
+        let own = document.set.iter().filter_map(|setting| Some((setting.key.strip_prefix(&prefix)?, setting)));
+        for (key, setting) in own.filter(|(key, _)| !key.contains('.')) {
+            setting.is_in_a_table.store(true, Ordering::Relaxed);
+            let value = DeValue::parse(&setting.value).expect("it was parsed when it was set").into_inner();
             let key = Spanned::new(span.clone(), std::borrow::Cow::Borrowed(key));
             table.remove(&key);
             table.insert(key, Spanned::new(span.clone(), value));
@@ -374,6 +398,16 @@ mod tests {
         assert_eq!(found, [[1, 7, 1], [1, 7, 3], [1, 7, 9], [2, 7, 1], [2, 7, 3], [2, 7, 9]]);
         let found = cases("a = { from = 0, to = 5, plus = 2 }", &["a"]).expect("sound");
         assert_eq!(found, [[0], [2], [4]]);
+    }
+
+    #[test]
+    fn a_value_in_a_table_that_nobody_asks_for_is_told() {
+        let document =
+            Document::new("plan", "[inner]\nkey = 1\n".into()).with(&["iner.key=2".into(), "inner.key=3".into()]).expect("sound");
+        let inner = document.root().and_then(|root| root.table("inner")).expect("sound");
+        assert_eq!(inner.value("key", integer).expect("a number"), Some(3));
+        let said = document.finish().expect_err("nothing has read it").to_string();
+        assert_eq!(said, "plan: iner.key: no such key: there is no table iner here");
     }
 
     #[test]

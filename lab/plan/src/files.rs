@@ -252,6 +252,7 @@ impl Plan {
             let (parameters, more) = choices.next_case();
             cases.push(CaseSource { plan: plan.clone(), picked, parameters });
             if !more {
+                plan.document.finish()?;
                 return Ok(cases);
             }
             if cases.len() == CASES_MAX {
