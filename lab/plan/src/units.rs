@@ -24,6 +24,10 @@ pub fn count(value: &DeValue<'_>) -> Result<u32, String> {
     u32::try_from(number).ok().filter(|&count| count > 0).ok_or_else(|| format!("{number} is not between 1 and {}", u32::MAX))
 }
 
+/// Files or names that one client makes at most: beyond that a plan has a number wrong, and virtual
+/// time would fill the memory.
+pub const FILES_MAX: u32 = 100_000_000;
+
 /// A count that is not above `most`.
 pub fn up_to(value: &DeValue<'_>, most: u32) -> Result<u32, String> {
     count(value).ok().filter(|&count| count <= most).ok_or_else(|| match integer(value) {
@@ -47,7 +51,7 @@ pub fn seconds(value: &DeValue<'_>) -> Result<f64, String> {
             found.ok_or_else(wrong)?
         }
     };
-    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+    let number: f64 = number.trim().replace('_', "").parse().map_err(|_| wrong())?;
     // Divided, not multiplied with a rounded fraction: "200us" is the same double as 200e-6.
     let seconds = Some(number / divisor).filter(|seconds| seconds.is_finite() && *seconds >= 0.0).ok_or_else(wrong)?;
     if seconds > SECONDS_MAX { Err(format!("{written} is longer than {SECONDS_MAX} s")) } else { Ok(seconds) }
@@ -100,7 +104,7 @@ mod tests {
 
     #[test]
     fn times_are_read_exactly() {
-        for (text, expected) in [("\"200us\"", 200e-6), ("\"10 ms\"", 0.01), ("1", 1.0), ("0.5", 0.5), ("\"3ns\"", 3e-9), ("\"2s\"", 2.0)] {
+        for (text, expected) in [("\"200us\"", 200e-6), ("\"10 ms\"", 0.01), ("1", 1.0), ("0.5", 0.5), ("\"3ns\"", 3e-9), ("1_0.5", 10.5)] {
             assert_eq!(seconds(DeValue::parse(text).expect("TOML").get_ref()), Ok(expected), "{text}");
         }
         for bad in ["\"fast\"", "\"-1s\"", "true", "inf", "\"1 h\"", "\"1000001s\""] {

@@ -7,7 +7,7 @@ use weft_workload::{
 };
 
 use crate::document::{Choices, Table, integer, show, text, truth};
-use crate::units::{bytes, count, name, names, up_to};
+use crate::units::{FILES_MAX, bytes, count, name, names, up_to};
 
 /// Workloads of files and blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,12 +53,13 @@ pub const BLOCKS_MAX: u64 = 50_000_000;
 /// # Errors
 /// Names file, line and key of what is wrong.
 pub fn read(table: &Table<'_>, kind: Kind, clients: u32, choices: &mut Choices) -> Result<Workload> {
+    let files = |value: &DeValue<'_>| up_to(value, FILES_MAX);
     match kind {
         Kind::Names => {
-            let files = match table.swept("files_in_all", choices, count)? {
+            let files = match table.swept("files_in_all", choices, files)? {
                 // As near to it as all clients with the same number come.
                 Some(all) => u64::from(all.div_ceil(clients)),
-                None => u64::from(table.swept("files", choices, count)?.unwrap_or(1000)),
+                None => u64::from(table.swept("files", choices, files)?.unwrap_or(1000)),
             };
             let dirs = table.swept("directories", choices, |value| name(value, &Dirs::ALL))?.unwrap_or(Dirs::Shared);
             let told = table.value("measure", |value| names(value, &WorkStep::ALL))?;
@@ -86,7 +87,7 @@ pub fn read(table: &Table<'_>, kind: Kind, clients: u32, choices: &mut Choices) 
             Ok(Workload { steps: Steps { cycle, ..Steps::default() }, ..work })
         }
         Kind::Files => {
-            let files = u64::from(table.swept("files", choices, count)?.unwrap_or(1000));
+            let files = u64::from(table.swept("files", choices, files)?.unwrap_or(1000));
             let size = table.swept("size", choices, bytes)?.unwrap_or(112 << 10);
             let per_call = u64::from(table.swept("files_per_call", choices, count)?.unwrap_or(256));
             let dirs = table.swept("directories", choices, |value| name(value, &Dirs::ALL))?.unwrap_or(Dirs::Shared);

@@ -12,7 +12,7 @@ use weft_layout::Strips;
 use weft_model::DiskModel;
 use weft_piosim::{CacheLayerConfig, ClusterConfig};
 use weft_plan::document::{Choices, Table, integer, text, truth};
-use weft_plan::units::{bytes, count, name, seconds, up_to};
+use weft_plan::units::{FILES_MAX, bytes, count, name, seconds, up_to};
 use weft_plan::workload;
 use weft_rt_sim::Profile;
 use weft_rt_sim::models::{CpuProfile, DiskProfile, NetProfile, ProcessProfile, SeekProfile};
@@ -101,6 +101,9 @@ pub fn read<'a>(
     let threads = root.table("local")?.swept("threads", choices, |value| up_to(value, workload::THREADS_MAX))?.unwrap_or(1);
     let clients = config.clients.checked_mul(threads).ok_or_else(|| root.error("clients", "are too many with these threads"))?;
     let work = workload::read(table, kind, clients, choices)?;
+    if u64::from(clients).saturating_mul(work.files) > u64::from(FILES_MAX) {
+        return Err(table.error("files", &format!("clients in virtual time make at most {FILES_MAX} in all")));
+    }
     let fsync = table.swept("fsync", choices, truth)?.unwrap_or(false);
     if fsync && matches!(kind, workload::Kind::Names | workload::Kind::Files) {
         return Err(table.error("fsync", "is for files that are written block by block"));
@@ -286,6 +289,9 @@ mod tests {
         assert!((15_000.0..25_000.0).contains(&asleep), "{asleep} creates a second");
         let awake = rate(&[&shared[..], &["process.wake=0us"]].concat());
         assert!(awake > 3.0 * asleep, "{awake} creates a second that wait for nobody");
+        let many = |set: &[&str]| weft(set).err().expect("more than memory holds").to_string();
+        assert!(many(&["workload.files=4294967295"]).contains("4294967295 is not between 1 and 100000000"));
+        assert!(many(&["workload.files=100000", "clients=10000"]).contains("make at most 100000000 in all"));
         let wrong = weft(&["process.wakes=1us"]).err().expect("no such key").to_string();
         assert!(wrong.contains("wakes"), "{wrong}");
         assert!(weft(&["weft.shared_cores=0"]).is_err() && weft(&["weft.shared_cores=5000"]).is_err());
