@@ -296,6 +296,10 @@ fn messages_between_all_pairs_of_servers_have_parameters_and_a_picture() {
 
     let two = phases(weft(["bench", "logp", &demo.state(), "--only", "meta1,data0"]).args(few));
     assert!(two.iter().all(|row| row["from"].is_null() || row["from"] == "meta1" || row["from"] == "data0"));
+    // What was measured is told all the same.
+    let mut nowhere = weft(["bench", "logp", &demo.state(), "--only", "meta1,data0", "--plot", "/no/such/folder/a.svg"]);
+    let said = fails(nowhere.args(few));
+    assert!(said.contains("cannot write /no/such/folder/a.svg") && said.contains("MiB/s of a pair"), "{said}");
     let said = fails(&mut weft(["bench", "logp", &demo.state(), "--only", "data9"]));
     assert!(said.contains("data9"), "{said}");
     ok(weft(["down", "--state", &demo.state()]).stdout(Stdio::null()));

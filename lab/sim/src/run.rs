@@ -83,9 +83,8 @@ impl Args {
         let numbered: Vec<(usize, &CaseSource)> = cases.iter().enumerate().collect();
         let rows = pool::all(&numbered, threads, |(number, case)| rows_of(case, *number, self.trace.as_deref()))?.concat();
         let parameters: Vec<String> = columns(&rows).into_iter().filter(|name| !RESULTS[1..].contains(&name.as_str())).collect();
-        if let Some(path) = &self.plot {
-            picture::write(path, &self.plan, &rows, &parameters)?;
-        }
+        // What was simulated is told whatever becomes of its picture.
+        let drawn = self.plot.as_ref().map_or(Ok(()), |path| picture::write(path, &self.plan, &rows, &parameters));
         if self.json {
             print_json(&rows)?;
         } else if self.csv {
@@ -93,6 +92,7 @@ impl Args {
         } else {
             print(&(aligned(&rows) + &tasks::side_by_side(&rows, |row| picture::name(row, &parameters))))?;
         }
+        drawn?;
         Ok(ExitCode::SUCCESS)
     }
 }

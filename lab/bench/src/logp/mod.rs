@@ -212,10 +212,12 @@ impl Args {
         let found = Found { messages: nodes.messages(&mut crew, &sizes, self.seconds)?, transfers: nodes.transfers(&mut crew, &self)? };
         drop(crew);
         drop(started);
-        if let Some(path) = &self.plot {
-            std::fs::write(path, picture::draw(&found)).with_context(|| format!("cannot write {}", path.display()))?;
-        }
+        let write =
+            |path: &PathBuf| std::fs::write(path, picture::draw(&found)).with_context(|| format!("cannot write {}", path.display()));
+        // What was measured is told whatever becomes of its picture.
+        let drawn = self.plot.as_ref().map_or(Ok(()), write);
         print_as(self.json, &found.json()?, || found.table(nodes.left_out()))?;
+        drawn?;
         Ok(ExitCode::SUCCESS)
     }
 }
