@@ -89,6 +89,9 @@ impl CalibrateArgs {
         {
             bail!("cannot write {}; its folder is missing: make it", file.display());
         }
+        if let Some(file) = self.file.as_ref().filter(|file| file.is_dir()) {
+            bail!("cannot write {}; it is a folder: give the name of a file in it", file.display());
+        }
         let stop = Stop::at_signals()?;
         let tell = |what: &str| {
             if std::io::stderr().is_terminal() {

@@ -36,7 +36,7 @@ Examples:
   weft predict run weft-streams --machine machine.toml --what-if weft.shared_cores=none,servers=8 --what-if disk.bandwidth=7GiB"
 )]
 pub struct Args {
-    /// Name or file of a plan among `weft sim list` with system = \"weft\", or of `weft bench run`
+    /// Name or file of a plan among `weft sim list` with `system = "weft"`, or of `weft bench run`
     plan: String,
     /// The machine: a profile. With --measure it keeps how far off predictions were [default: that
     /// of this machine, of `weft predict calibrate`]

@@ -11,6 +11,8 @@ fn a_profile_needs_a_folder_that_is_there() {
     let words = fails(weft().args(["predict", "calibrate"]).arg(missing.join("machine.toml")));
     assert!(words.contains("its folder is missing"), "{words}");
     assert!(!folder.path().join("missing").exists(), "nobody asked for it");
+    let words = fails(weft().args(["predict", "calibrate"]).arg(folder.path()));
+    assert!(words.contains("it is a folder: give the name of a file in it"), "{words}");
 }
 
 #[test]
