@@ -104,7 +104,9 @@ fn mistakes_are_told_and_leave_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_str().unwrap();
     let wrong = weft(["bench", "create", "--path", path, "--depth", "4"]).output().unwrap();
-    assert!(!wrong.status.success() && words(&wrong).contains("--depth works only with the library"), "{}", words(&wrong));
+    assert!(!wrong.status.success() && words(&wrong).contains("--depth: only with the library"), "{}", words(&wrong));
+    let nowhere = words(&weft(["bench", "create"]).output().unwrap());
+    assert!(nowhere.contains("<--fs <FS>|--path <DIR>>"), "{nowhere}");
     let missing = weft(["bench", "create", "--path", "/no/such/place"]).output().unwrap();
     assert!(!missing.status.success() && words(&missing).contains("/no/such/place"), "{}", words(&missing));
     // Direct I/O of a length that no disk has: fails in the middle of a step.

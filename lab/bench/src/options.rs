@@ -19,10 +19,11 @@ const STREAM_BYTES: u64 = 256 << 20;
 
 /// Options of every measuring subcommand.
 #[derive(Clone, Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("measured").args(["fs", "path"]).required(true).multiple(true)))]
 pub struct Options {
     /// Measure this file system by the client library (FS or FS:/DIR); with --path: ask its servers
     /// what they spent
-    #[arg(long, value_name = "FS", required_unless_present = "path", help_heading = "What")]
+    #[arg(long, value_name = "FS", help_heading = "What")]
     pub fs: Option<OsString>,
     /// Measure this directory of any file system, by system calls
     #[arg(long, value_name = "DIR", help_heading = "What")]
@@ -231,7 +232,7 @@ impl Options {
 
     fn check(&self, phases: Phases) -> Result<()> {
         let streams = matches!(phases, Phases::One(WorkStep::Write | WorkStep::Read) | Phases::Streams | Phases::All);
-        let only = |given: bool, option: &str, with: &str| if given { bail!("{option} works only with {with}") } else { Ok(()) };
+        let only = |given: bool, option: &str, with: &str| if given { bail!("{option}: only with {with}") } else { Ok(()) };
         let by_path = !self.by_library();
         only(by_path && phases == Phases::One(WorkStep::ReadMany), "read-many", "the library: give --fs without --path")?;
         only(by_path && self.depth > 1, "--depth", "the library: give --fs without --path")?;
