@@ -200,11 +200,13 @@ fn two_builds_are_places_with_their_own_servers_and_clients() {
 #[test]
 fn a_program_that_is_no_build_of_weft_is_named() {
     let folder = folder();
-    for (program, what) in [("/bin/true", "`/bin/true up` made no file system"), ("/bin/false", "stopped by /bin/false")] {
+    for (program, what) in [("/bin/true", "`/bin/true up` made no file system"), ("/bin/false", "could not be started by /bin/false")] {
         let out = format!("{}.jsonl", &program[5..]);
         let build = format!("a={program}");
         let words = fails(&mut lab(folder.path(), &["run", "names.toml", "--set", "clients=1", "--out", &out, "--build", &build]));
         assert!(words.contains(what) && !words.contains("is no file system"), "{words}");
+        // Nothing is stopped that was not started.
+        assert!(!words.contains("stopped by"), "{words}");
     }
 }
 

@@ -23,14 +23,19 @@ impl System {
         let system = System { state, program: program_or_this(program)? };
         system.weft(std::iter::once("up").chain(arguments.iter().map(String::as_str)).map(OsString::from))?;
         // A program that is not Weft may well end without an error.
-        if !system.state.join(CONFIG_NAME).is_file() {
+        if !system.is_begun() {
             bail!("`{} up` made no file system: is it a build of Weft?", system.program.display());
         }
         Ok(system)
     }
 
+    /// True if there may be something to stop.
+    fn is_begun(&self) -> bool {
+        self.state.join(CONFIG_NAME).is_file()
+    }
+
     fn weft(&self, words: impl IntoIterator<Item = OsString>) -> Result<()> {
-        let program = &self.program;
+        let (program, is_begun) = (&self.program, self.is_begun());
         let mut command = Command::new(program);
         command.args(words).arg("--state").arg(&self.state).stdin(Stdio::null());
         // However this process ends.
@@ -38,8 +43,8 @@ impl System {
         // The servers must not hold pipes of this process open.
         let ended = command.stdout(Stdio::null()).status().with_context(|| format!("cannot start {}", program.display()))?;
         if !ended.success() {
-            let (state, program) = (self.state.display(), program.display());
-            bail!("a temporary file system in {state} could not be started or stopped by {program}");
+            let what = if is_begun { "stopped" } else { "started" };
+            bail!("a temporary file system in {} could not be {what} by {}", self.state.display(), program.display());
         }
         Ok(())
     }
@@ -47,7 +52,9 @@ impl System {
 
 impl Drop for System {
     fn drop(&mut self) {
-        if let Err(error) = self.weft(["down".into()]) {
+        if self.is_begun()
+            && let Err(error) = self.weft(["down".into()])
+        {
             weft_host::output::tell(&format!("{error:#}"));
         }
     }
