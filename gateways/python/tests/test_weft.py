@@ -230,6 +230,8 @@ class Files(Case):
         paths, contents = self.fill(300)
         self.assertEqual(self.fs.read_many(paths), contents)
         self.assertEqual(self.fs.read_many([]), [])
+        # Its letters are no paths.
+        self.assertRaises(TypeError, self.fs.read_many, paths[0])
         with self.assertRaises(FileNotFoundError):
             self.fs.read_many([paths[3], self.at("none")])
         found = self.fs.read_many([paths[3], self.at("none"), self.dir], return_exceptions=True)

@@ -355,6 +355,8 @@ class FileSystem:
         raised; with `return_exceptions` errors are in the list, each in place of its file. With
         `views` a file is a read-only `memoryview` of the memory that the answer was received into:
         nothing is copied. One view keeps the memory of its whole answer, up to 8 MiB."""
+        if isinstance(paths, (str, bytes)):
+            raise TypeError("read_many takes several paths; of one file: read_bytes")
         files = self._own().read_many([_bytes(path) for path in paths], bool(views))
         if not return_exceptions:
             for file in files:
