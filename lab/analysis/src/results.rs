@@ -259,12 +259,18 @@ pub struct Progress {
     pub steps: Vec<(u64, u64, u64)>,
 }
 
+/// How files of `weft lab run` begin: they are lines of JSON, with each repetition by itself.
+const LAB_RESULTS: &[u8] = b"{\"is\":\"session\"";
+
 impl Results {
     /// Adds a JSON file.
     ///
     /// # Errors
     /// A sentence about what it is not.
     pub fn add_json(&mut self, bytes: &[u8]) -> Result<(), String> {
+        if bytes.starts_with(LAB_RESULTS) {
+            return Err("results of weft lab run are read by way of `weft lab show FILE --json`".into());
+        }
         let value: Value = serde_json::from_slice(bytes).map_err(|error| format!("this is not JSON: {error}"))?;
         if let Some(rows) = value.get("rows").and_then(Value::as_array) {
             let rows = rows.iter().map(|row| Ceiling::deserialize(row).map_err(|error| format!("a row is no ceiling: {error}")));
@@ -403,6 +409,8 @@ mod tests {
             )
             .unwrap();
         assert_eq!((results.phases.len(), results.phases[0].procs, results.ceilings[0].median), (1, 1, 50_000.0));
+        let said = results.add_json(b"{\"is\":\"session\",\"schema\":2}\n{\"is\":\"run\"}\n").unwrap_err();
+        assert!(said.contains("weft lab show FILE --json"), "{said}");
         for wrong in ["{}", "[{}]", "[1", r#"{"rows":[{}]}"#] {
             assert!(results.add_json(wrong.as_bytes()).is_err(), "{wrong}");
         }
