@@ -144,6 +144,25 @@ fn a_signal_stops_it_and_it_cleans_up() {
 }
 
 #[test]
+fn ceilings_that_are_stopped_leave_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    for group in ["disk", "fuse"] {
+        let mut command = weft(["bench", "ceiling", "--only", group, "--dir", path, "--seconds", "0.5"]);
+        let child = command.env("TMPDIR", path).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        // Where there is no FUSE nothing is made for it.
+        let end = Instant::now() + Duration::from_secs(5);
+        while is_empty(dir.path()) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), nix::sys::signal::Signal::SIGTERM);
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success() || words(&output).contains("stopped; what the benchmark had made"), "{}", words(&output));
+        assert!(is_empty(dir.path()), "{group}: what was made is removed");
+    }
+}
+
+#[test]
 fn ceilings_are_measured() {
     let text = ok(&mut weft(["bench", "ceiling", "--only", "rpc", "--seconds", "0.01", "--reps", "1", "--json"]));
     let all: Value = serde_json::from_str(&text).unwrap();

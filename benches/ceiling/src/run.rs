@@ -87,9 +87,9 @@ impl Options {
 /// `dir`, in files that are removed again.
 ///
 /// # Errors
-/// When a measurement fails that every machine allows. What only some machines allow (FUSE, direct
-/// I/O) is listed in [`Ceilings::skipped`] instead.
-pub fn run_all(dir: &Path, options: &Options, on_row: impl FnMut(&CeilingRow)) -> Result<Ceilings> {
+/// When a measurement fails that every machine allows, or `on_row` wants no more. What only some
+/// machines allow (FUSE, direct I/O) is listed in [`Ceilings::skipped`] instead.
+pub fn run_all(dir: &Path, options: &Options, on_row: impl FnMut(&CeilingRow) -> Result<()>) -> Result<Ceilings> {
     let mut run = Run { options, on_row, result: Ceilings::default() };
     // Minutes of other measurements are not to be lost at the end.
     if options.wants("disk") {
@@ -116,8 +116,8 @@ struct Run<'a, F> {
     result: Ceilings,
 }
 
-impl<F: FnMut(&CeilingRow)> Run<'_, F> {
-    fn row(&mut self, name: impl Into<String>, measured: Measured, note: impl Into<String>) {
+impl<F: FnMut(&CeilingRow) -> Result<()>> Run<'_, F> {
+    fn row(&mut self, name: impl Into<String>, measured: Measured, note: impl Into<String>) -> Result<()> {
         let row = CeilingRow {
             name: name.into(),
             unit: measured.unit,
@@ -126,8 +126,9 @@ impl<F: FnMut(&CeilingRow)> Run<'_, F> {
             max: measured.max,
             note: note.into(),
         };
-        (self.on_row)(&row);
+        (self.on_row)(&row)?;
         self.result.rows.push(row);
+        Ok(())
     }
 
     fn skip(&mut self, name: impl Into<String>, error: &anyhow::Error) {
@@ -138,16 +139,16 @@ impl<F: FnMut(&CeilingRow)> Run<'_, F> {
         let reps = self.options.reps;
         for threads in [1, 2] {
             let speed = cpu::memcpy(threads, 64 << 20, reps)?;
-            self.row(format!("cpu.memcpy.64MiB.{threads}t"), speed, "copied between buffers that no cache holds");
+            self.row(format!("cpu.memcpy.64MiB.{threads}t"), speed, "copied between buffers that no cache holds")?;
         }
         let speed = cpu::memcpy(1, 128 << 10, reps)?;
-        self.row("cpu.memcpy.128KiB.1t", speed, "copied within the caches");
+        self.row("cpu.memcpy.128KiB.1t", speed, "copied within the caches")?;
         let cost = cpu::syscall(reps)?;
-        self.row("cpu.syscall", cost, "getppid");
+        self.row("cpu.syscall", cost, "getppid")?;
         let trip = cpu::handover_condvar(reps)?;
-        self.row("cpu.handover.condvar", trip, "round trip between two threads");
+        self.row("cpu.handover.condvar", trip, "round trip between two threads")?;
         let trip = cpu::handover_park(reps)?;
-        self.row("cpu.handover.park", trip, "round trip between two threads");
+        self.row("cpu.handover.park", trip, "round trip between two threads")?;
         Ok(())
     }
 
@@ -187,11 +188,11 @@ impl<F: FnMut(&CeilingRow)> Run<'_, F> {
             let result = rpc::requests(endpoint, connections, depth, self.options.reps)?;
             let name = format!("rpc.{transport}.{connections}x{depth}");
             let note = if depth == 1 { "each request waits for its reply" } else { "requests in flight, sent and answered in batches" };
-            self.row(&name, result.rate, note);
+            self.row(&name, result.rate, note)?;
             if connections == 1 {
                 for (percentile, value) in [("p50", result.p50_us), ("p99", result.p99_us)] {
                     if let Some(value) = value {
-                        self.row(format!("{name}.{percentile}"), value, "round trip");
+                        self.row(format!("{name}.{percentile}"), value, "round trip")?;
                     }
                 }
             }
@@ -204,7 +205,7 @@ impl<F: FnMut(&CeilingRow)> Run<'_, F> {
         let server = self.options.spawner.start(role)?;
         for depth in [1, 32] {
             let result = rpc::requests(endpoint_of(&server), 1, depth, self.options.reps)?;
-            self.row(format!("rpc.{transport}.1x{depth}.onecpu"), result.rate, "client and server on one processor");
+            self.row(format!("rpc.{transport}.1x{depth}.onecpu"), result.rate, "client and server on one processor")?;
         }
         server.stop()
     }
@@ -217,7 +218,7 @@ impl<F: FnMut(&CeilingRow)> Run<'_, F> {
         match cpu::Pinned::to(1, 1) {
             Ok(_pin) => {
                 let result = rpc::requests(endpoint_of(&server), 1, 1, self.options.reps)?;
-                self.row(format!("rpc.{transport}.1x1.twocpus"), result.rate, "client and server on two processors");
+                self.row(format!("rpc.{transport}.1x1.twocpus"), result.rate, "client and server on two processors")?;
             }
             Err(error) => self.skip(format!("rpc.{transport}.1x1.twocpus"), &error),
         }
@@ -228,7 +229,7 @@ impl<F: FnMut(&CeilingRow)> Run<'_, F> {
         for (name, direction) in [("upload", Direction::Upload), ("download", Direction::Download)] {
             for connections in [1, 2] {
                 let speed = rpc::bulk(endpoint_of(server), direction, connections, self.options.reps)?;
-                self.row(format!("bulk.{transport}.{name}.{connections}c"), speed, "1 MiB pieces, one server thread");
+                self.row(format!("bulk.{transport}.{name}.{connections}c"), speed, "1 MiB pieces, one server thread")?;
             }
         }
         Ok(())
@@ -246,26 +247,26 @@ impl<F: FnMut(&CeilingRow)> Run<'_, F> {
         };
         for threads in [1, 2, 4] {
             let rate = paths::create_close(&null.dirs(threads), reps)?;
-            self.row(format!("fuse.create_close.{threads}t"), rate, "own directories; LOOKUP and CREATE");
+            self.row(format!("fuse.create_close.{threads}t"), rate, "own directories; LOOKUP and CREATE")?;
         }
         let shared = vec![null.path().join("d0"); 2];
         let rate = paths::create_close(&shared, reps)?;
-        self.row("fuse.create_close.shared.2t", rate, "one directory");
+        self.row("fuse.create_close.shared.2t", rate, "one directory")?;
         for threads in [1, 2, 4] {
             let rate = paths::fstat(&null.files(threads), reps)?;
-            self.row(format!("fuse.fstat.{threads}t"), rate, "GETATTR");
+            self.row(format!("fuse.fstat.{threads}t"), rate, "GETATTR")?;
         }
         for threads in [1, 2] {
             let dirs = null.dirs(threads);
             let rate = paths::lookup_missing(&dirs, reps)?;
-            self.row(format!("fuse.lookup.{threads}t"), rate, "LOOKUP of a missing name");
+            self.row(format!("fuse.lookup.{threads}t"), rate, "LOOKUP of a missing name")?;
             let rate = paths::stat(&dirs, reps)?;
-            self.row(format!("fuse.stat.{threads}t"), rate, "LOOKUP and GETATTR");
+            self.row(format!("fuse.stat.{threads}t"), rate, "LOOKUP and GETATTR")?;
             let rate = paths::unlink(&dirs, reps)?;
-            self.row(format!("fuse.unlink.{threads}t"), rate, "LOOKUP and UNLINK");
+            self.row(format!("fuse.unlink.{threads}t"), rate, "LOOKUP and UNLINK")?;
             let rate = paths::read_dir(&null.list(), threads, reps)?;
             let note = if config.readdirplus { "READDIRPLUS" } else { "READDIR" };
-            self.row(format!("fuse.readdir.{threads}t"), rate, note);
+            self.row(format!("fuse.readdir.{threads}t"), rate, note)?;
         }
         self.null_fuse_blocks(&null)?;
         drop(null);
@@ -282,9 +283,9 @@ impl<F: FnMut(&CeilingRow)> Run<'_, F> {
                     continue;
                 }
                 let speed = paths::write_blocks(&files, block_bytes, span, reps)?;
-                self.row(format!("fuse.write.{size}.{threads}t"), speed, "direct I/O, own files");
+                self.row(format!("fuse.write.{size}.{threads}t"), speed, "direct I/O, own files")?;
                 let speed = paths::read_blocks(&files, block_bytes, span, reps)?;
-                self.row(format!("fuse.read.{size}.{threads}t"), speed, "direct I/O, own files");
+                self.row(format!("fuse.read.{size}.{threads}t"), speed, "direct I/O, own files")?;
             }
         }
         Ok(())
@@ -296,9 +297,9 @@ impl<F: FnMut(&CeilingRow)> Run<'_, F> {
         let null = NullFuse::start(&self.options.spawner, self.options.null_fuse.clone())?;
         let note = "caller and server on one processor";
         let rate = paths::create_close(&null.dirs(1), reps)?;
-        self.row("fuse.create_close.1t.onecpu", rate, note);
+        self.row("fuse.create_close.1t.onecpu", rate, note)?;
         let rate = paths::fstat(&null.files(1), reps)?;
-        self.row("fuse.fstat.1t.onecpu", rate, note);
+        self.row("fuse.fstat.1t.onecpu", rate, note)?;
         Ok(())
     }
 
@@ -310,9 +311,9 @@ impl<F: FnMut(&CeilingRow)> Run<'_, F> {
                 match disk::append_sync(dir, block_bytes, method, reps) {
                     Ok(sync) => {
                         let note = "into preallocated, written blocks";
-                        self.row(&name, sync.rate, note);
-                        self.row(format!("{name}.p50"), sync.p50_us, note);
-                        self.row(format!("{name}.p99"), sync.p99_us, note);
+                        self.row(&name, sync.rate, note)?;
+                        self.row(format!("{name}.p50"), sync.p50_us, note)?;
+                        self.row(format!("{name}.p99"), sync.p99_us, note)?;
                     }
                     // Not every file system has direct I/O.
                     Err(error) if method == SyncMethod::DirectDsync => self.skip(name, &error),
@@ -327,13 +328,13 @@ impl<F: FnMut(&CeilingRow)> Run<'_, F> {
             ("read.disk", Stream::ReadDisk, "not from this machine's page cache"),
         ] {
             let speed = disk::stream(dir, kind, reps)?;
-            self.row(format!("disk.{name}"), speed, note);
+            self.row(format!("disk.{name}"), speed, note)?;
         }
         for threads in [1, 2] {
             // Each file must be removed again, which takes about as long as its creation.
             let bounded = Reps::new(reps.time.min(Duration::from_millis(500)), reps.count);
             let rate = disk::create_close(dir, threads, bounded)?;
-            self.row(format!("disk.create_close.{threads}t"), rate, "local files, own directories");
+            self.row(format!("disk.create_close.{threads}t"), rate, "local files, own directories")?;
         }
         Ok(())
     }
@@ -408,7 +409,11 @@ mod tests {
         let mut options = Options::new(ServerSpawner::Thread);
         options.reps = Reps::new(Duration::from_millis(2), 1);
         let mut told = 0;
-        let all = run_all(dir.path(), &options, |_| told += 1).expect("all machines allow this");
+        let all = run_all(dir.path(), &options, |_| {
+            told += 1;
+            Ok(())
+        })
+        .expect("all machines allow this");
         assert_eq!(told, all.rows.len());
         let mut names: Vec<&str> = all.rows.iter().map(|row| row.name.as_str()).collect();
         names.sort_unstable();
@@ -439,7 +444,7 @@ mod tests {
         let mut options = Options::new(ServerSpawner::Thread);
         options.reps = Reps::new(Duration::from_millis(1), 1);
         options.only = vec!["cpu".into()];
-        let rows = run_all(dir.path(), &options, |_| ()).expect("the processor is there").rows;
+        let rows = run_all(dir.path(), &options, |_| Ok(())).expect("the processor is there").rows;
         assert!(!rows.is_empty() && rows.iter().all(|row| row.name.starts_with("cpu.")));
     }
 }

@@ -11,6 +11,7 @@ use weft_ceiling::{Options, Reps, run_all};
 use weft_host::output::print_as;
 use weft_host::units::seconds;
 
+use crate::crew::Stop;
 use crate::yardstick::spawner;
 
 /// Options of the command.
@@ -55,11 +56,16 @@ impl Args {
         options.only = self.only;
         let dir = self.dir.unwrap_or_else(weft_host::job::temporary_dir);
         let show = std::io::stderr().is_terminal();
+        let stop = Stop::at_signals()?;
         let all = run_all(&dir, &options, |row| {
             if show {
                 weft_host::output::tell_plainly(&row.to_string());
             }
-        })?;
+            stop.check()
+        });
+        // Ctrl-C of a terminal ends what is measured against, too.
+        stop.check()?;
+        let all = all?;
         print_as(self.json, &all, || format!("{all}\n"))?;
         Ok(ExitCode::SUCCESS)
     }

@@ -204,9 +204,10 @@ pub fn calibrate(dir: Option<&Path>, common: &Common, stop: &Stop, mut tell: imp
     options.reps = Reps::new(CEILING_TIME, 3);
     options.only = ["cpu", "rpc", "disk"].map(String::from).to_vec();
     let place = dir.map_or_else(weft_host::job::temporary_dir, Path::to_path_buf);
-    let ceilings = weft_ceiling::run_all(&place, &options, |_| ())?;
+    let ceilings = weft_ceiling::run_all(&place, &options, |_| stop.check());
+    // Ctrl-C of a terminal ends what is measured against, too.
     stop.check()?;
-    let mut machine = start(&Primitives::of(&ceilings)?);
+    let mut machine = start(&Primitives::of(&ceilings?)?);
     // Plans of the program itself: what a folder has under these names says nothing about probes.
     let lab = Lab::built_in();
     let measure = |probe: &Probe| measure(&lab, probe, dir, common, stop);
