@@ -31,6 +31,7 @@ pub mod private;
 pub mod process;
 pub mod socket_path;
 pub mod state;
+pub mod stop_signals;
 pub mod stores;
 pub mod trust;
 pub mod units;

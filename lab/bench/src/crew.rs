@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use weft_host::connect::Common;
 use weft_host::hosts::Launcher;
 use weft_host::process;
-use weft_host::process::StopSignals;
+use weft_host::stop_signals::StopSignals;
 use weft_trace::latency::Latency;
 
 use crate::meter::Tally;

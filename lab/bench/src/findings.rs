@@ -13,7 +13,7 @@ use weft_workload::WorkStep;
 use crate::prediction::Predicting;
 use crate::report::{number, range};
 use crate::results::Records;
-use crate::setup::{Load, Setup, Variant};
+use crate::setup::{Load, Setup, Variant, word};
 use crate::usage::Used;
 
 /// Operations that the simulator predicts.
@@ -100,11 +100,6 @@ pub fn predict(rows: &mut [Row], variants: &[Variant], loads: &[Load]) -> Result
 /// True if no key has two values: one of the two may know keys that the other does not.
 pub fn agree(one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
     one.iter().all(|(key, value)| other.get(key).is_none_or(|same| same == value))
-}
-
-/// A value of a plan as people read it.
-pub(crate) fn word(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_string)
 }
 
 /// The columns that have something to say.

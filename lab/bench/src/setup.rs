@@ -15,7 +15,6 @@ use weft_plan::files::Plan;
 use weft_plan::units::{bytes, name, number, seconds, up_to};
 use weft_plan::workload;
 
-use crate::findings::word;
 use crate::stats::{SURE_MIN, median_interval};
 use weft_workload::{Dirs, Protocol, Steps, WorkStep, Workload};
 
@@ -351,6 +350,11 @@ impl Place {
             Place::Temporary | Place::Directory(_) | Place::FileSystem(_) | Place::Word(_) => None,
         }
     }
+}
+
+/// A value of a plan as people read it.
+pub fn word(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_string)
 }
 
 impl Variant {

@@ -18,9 +18,10 @@ use weft_host::command_socket;
 use weft_host::connect::{Common, Fs};
 use weft_host::gateway_list;
 use weft_host::mount_list;
-use weft_host::process::{StopSignals, wait_until};
+use weft_host::process::wait_until;
 use weft_host::state::StateDir;
 use weft_host::state::in_file_name;
+use weft_host::stop_signals::StopSignals;
 use weft_wire::ops::{TraceAction, TraceMode, TraceReply, TraceRequest};
 
 use crate::fetch::{Source, Want, copy_here};

@@ -15,7 +15,7 @@ use weft_client::CreateOptions;
 use weft_host::connect::{Common, Fs, umask};
 use weft_host::fs_arg::{CONFIG_NAME, FsArg, FsPath, is_url};
 use weft_host::output::print_json;
-use weft_host::process::StopSignals;
+use weft_host::stop_signals::StopSignals;
 use weft_host::units::human_bytes;
 use weft_host::{job, mounted, mounts};
 

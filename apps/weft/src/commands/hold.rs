@@ -14,8 +14,9 @@ use weft_host::connect::Common;
 use weft_host::hosts::{Job, Order};
 use weft_host::output::{print, tell};
 use weft_host::parallel;
-use weft_host::process::{self, PidFile, StopSignals};
+use weft_host::process::{self, PidFile};
 use weft_host::state::StateDir;
+use weft_host::stop_signals::StopSignals;
 
 use super::node::READY;
 

@@ -15,8 +15,8 @@ use weft_host::config::{Config, write_in_one_step};
 use weft_host::connect::{Common, Fs};
 use weft_host::hosts::Order;
 use weft_host::output::{print, tell};
-use weft_host::process::StopSignals;
 use weft_host::state::{StateDir, make_private_dir};
+use weft_host::stop_signals::StopSignals;
 use weft_host::{job, parallel, process};
 
 /// Most bytes of an order.

@@ -17,8 +17,8 @@ use weft_host::connect::{Common, Fs, random};
 use weft_host::fs_arg::FsPath;
 use weft_host::hosts::{self, Job, Launcher};
 use weft_host::output::{print, shell_word, tell};
-use weft_host::process::StopSignals;
 use weft_host::state::StateDir;
+use weft_host::stop_signals::StopSignals;
 use weft_host::{job, process, state};
 
 use crate::commands::genconfig::NAME_DEFAULT;
