@@ -94,7 +94,7 @@ fn a_file_without_results_takes_another_question() {
     let said = fails(&mut with("\"a\"=nosuch"));
     assert!(said.contains("go on: place \"a\": cannot make ") && said.contains("lost: place \"a\": cannot make "), "{said}");
     assert_eq!((of_kind(&lines(folder), "lost"), lines(folder).len()), (1, 2));
-    ok(&mut with("\"a\"=a").args(["--path", "b=b"]));
+    ok(with("\"a\"=a").args(["--path", "b=b"]));
     assert_eq!((of_kind(&lines(folder), "session"), of_kind(&lines(folder), "lost")), (1, 0));
     let shown = ok(&mut lab(folder, &["show", "names.jsonl"]));
     assert!(shown.contains("1        \"a\"    create  "), "{shown}");
