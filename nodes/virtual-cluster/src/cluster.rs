@@ -25,6 +25,8 @@ const LIMIT_NS: u64 = 100 * 365 * 24 * 3600 * SECOND;
 const BATCH_NS: u64 = 50 * MILLISECOND;
 /// Between two questions whether all servers serve, in nanoseconds.
 const START_STEP_NS: u64 = MILLISECOND;
+/// All servers serve by then, unless messages take longer than anybody waits for an answer.
+const START_NS: u64 = 3600 * SECOND;
 
 /// A cluster. Every server and every client has a machine of its own, or all share one.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,7 +152,12 @@ impl Cluster {
                 rt.sleep_until(rt.now() + START_STEP_NS).await;
             }
         });
-        cluster.wait(&[ready])?;
+        cluster.wait_until(START_NS, &[ready]).map_err(|error| match error {
+            VirtualError::Stuck(_) => {
+                VirtualError::Stuck("an hour after their start not all servers answer: messages take too long".into())
+            }
+            other => other,
+        })?;
         if let Some(contract) = shape.contracts.changed {
             cluster.change_contract(&map, contract)?;
         }
@@ -173,8 +180,12 @@ impl Cluster {
 
     /// Runs virtual time until all flows have ended, and gives their results.
     pub(crate) fn wait<T>(&self, flows: &[Joined<T>]) -> Result<Vec<T>, VirtualError> {
+        self.wait_until(LIMIT_NS, flows)
+    }
+
+    fn wait_until<T>(&self, end_ns: u64, flows: &[Joined<T>]) -> Result<Vec<T>, VirtualError> {
         let over = || flows.iter().all(Joined::is_over) || self.servers.first_exit().is_some();
-        self.sim.run_until_true(Nanos(LIMIT_NS), over).map_err(|stuck| VirtualError::Stuck(format!("{stuck:?}")))?;
+        self.sim.run_until_true(Nanos(end_ns), over).map_err(|stuck| VirtualError::Stuck(format!("{stuck:?}")))?;
         if let Some(Exit { server, why, .. }) = self.servers.first_exit() {
             return Err(VirtualError::Stuck(format!("{server} ended: {why}")));
         }

@@ -57,6 +57,14 @@ fn a_synchronous_client_waits_for_the_network_and_a_window_for_the_server() {
 }
 
 #[test]
+fn messages_that_take_longer_than_anybody_waits_are_told() {
+    let mut shape = ClusterShape::default();
+    shape.profile.net.latency_ns = 2_000_000_000;
+    let Err(VirtualError::Stuck(why)) = run(&shape, &names(1, 1, 1, Dirs::Shared)) else { panic!("nobody is answered in time") };
+    assert!(why.contains("messages take too long"), "{why}");
+}
+
+#[test]
 fn streams_are_as_fast_as_the_slowest_part() {
     // Fast disks and processors: the card of the one client is the limit.
     let shape = ClusterShape { data: 4, storage: Engine::Memory, ..ClusterShape::default() };
