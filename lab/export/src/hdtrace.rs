@@ -10,8 +10,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use weft_analysis::sublane::nodes_in_order;
 use weft_hdtrace::{
-    Entry, Event, Project, Row, Stamp, State, Statistics, StatisticsGroup, Time, TopologyNode, Trace, Value, ValueDescription, ValueKind,
-    project_stem, relation_file, statistics_file, trace_file,
+    Entry, Event, Project, Row, State, Statistics, StatisticsGroup, Time, TopologyNode, Trace, project_stem, relation_file,
+    statistics_file, trace_file,
 };
 use weft_trace::EventKind;
 use weft_trace::record::Body;
@@ -166,31 +166,18 @@ fn gauges(source: &Source, names: &[String]) -> Vec<(usize, Statistics)> {
         let Some(info) = source.merged.nodes[event.node].events.get(event.record.event) else { continue };
         let end = time(source.start_ns(event));
         let statistics = groups.entry((event.node, event.record.event.0)).or_insert_with(|| {
-            let column = |part: &weft_trace::event::EventPart| ValueDescription {
-                name: part.name.clone(),
-                kind: ValueKind::Int64,
-                unit: if part.name.ends_with("bytes") { "B" } else { "#" }.to_string(),
-                grouping: String::new(),
-                attributes: Vec::new(),
-            };
-            let group = StatisticsGroup {
-                name: info.name.replace('.', "-"),
-                topology: vec![names[event.node].clone()],
-                stamp: Stamp::Epoch,
-                values: info.parts.iter().map(column).collect(),
-                ..StatisticsGroup::default()
-            };
+            let columns = info.parts.iter().map(|part| part.name.as_str());
+            let group = StatisticsGroup::of_counts(info.name.replace('.', "-"), names[event.node].clone(), columns);
             Statistics { group, start: Time(0), rows: Vec::new() }
         });
-        let values = gauges.iter().take(info.parts.len()).map(|value| Value::Int64(i64::try_from(*value).unwrap_or(i64::MAX)));
-        statistics.rows.push(Row { end, values: values.collect() });
+        statistics.rows.push(Row::of_counts(end, gauges.iter().copied().take(info.parts.len())));
     }
     groups.into_iter().map(|((node, _), statistics)| (node, statistics)).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use weft_hdtrace::topology_paths;
+    use weft_hdtrace::{Value, topology_paths};
 
     use super::*;
     use crate::samples;

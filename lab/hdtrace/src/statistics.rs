@@ -34,6 +34,21 @@ pub struct StatisticsGroup {
     pub values: Vec<ValueDescription>,
 }
 
+impl StatisticsGroup {
+    /// Whole numbers of one node: columns of these names, with times since 1970.
+    pub fn of_counts<'a>(name: String, node: String, columns: impl IntoIterator<Item = &'a str>) -> StatisticsGroup {
+        let column = |name: &str| ValueDescription {
+            name: name.to_string(),
+            kind: ValueKind::Int64,
+            unit: if name.ends_with("bytes") { "B" } else { "#" }.to_string(),
+            grouping: String::new(),
+            attributes: Vec::new(),
+        };
+        let values = columns.into_iter().map(column).collect();
+        StatisticsGroup { name, topology: vec![node], stamp: Stamp::Epoch, values, ..StatisticsGroup::default() }
+    }
+}
+
 /// How a moment is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stamp {
@@ -100,6 +115,14 @@ pub struct Row {
     pub end: Time,
     /// One value for each column.
     pub values: Vec<Value>,
+}
+
+impl Row {
+    /// One of a group of whole numbers ([`StatisticsGroup::of_counts`]).
+    pub fn of_counts(end: Time, counts: impl IntoIterator<Item = u64>) -> Row {
+        let value = |count| Value::Int64(i64::try_from(count).unwrap_or(i64::MAX));
+        Row { end, values: counts.into_iter().map(value).collect() }
+    }
 }
 
 impl Statistics {

@@ -8,9 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
-use weft_hdtrace::{
-    Project, Row, Stamp, Statistics, StatisticsGroup, Time, Value, ValueDescription, ValueKind, project_stem, statistics_file,
-};
+use weft_hdtrace::{Project, Row, Statistics, StatisticsGroup, Time, project_stem, statistics_file};
 use weft_trace::EventTable;
 use weft_trace::event::{LOAD_DEVICES, LOAD_HOST, LOAD_MEMORY};
 
@@ -88,27 +86,11 @@ fn write(looks: &[(Time, Gauges)], machine: &str, project: &Path) -> Result<()> 
     let stem = project.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     for (event, rows) in groups {
         let (Some(info), Some((start, _))) = (events.get(event), rows.first()) else { continue };
-        let column = |part: &weft_trace::event::EventPart| ValueDescription {
-            name: part.name.clone(),
-            kind: ValueKind::Int64,
-            unit: if part.name.ends_with("bytes") { "B" } else { "#" }.to_string(),
-            grouping: String::new(),
-            attributes: Vec::new(),
-        };
-        let values = |gauges: [u64; 5]| {
-            let numbers = gauges.iter().take(info.parts.len()).map(|value| Value::Int64(i64::try_from(*value).unwrap_or(i64::MAX)));
-            numbers.collect()
-        };
-        let group = StatisticsGroup {
-            name: info.name.replace('.', "-"),
-            topology: vec![machine.to_string()],
-            stamp: Stamp::Epoch,
-            values: info.parts.iter().map(column).collect(),
-            ..StatisticsGroup::default()
-        };
+        let columns = info.parts.iter().map(|part| part.name.as_str());
+        let group = StatisticsGroup::of_counts(info.name.replace('.', "-"), machine.to_string(), columns);
         let path = project.with_file_name(statistics_file(project_stem(&stem), &[machine], &group.name));
         let start = *start;
-        let rows = rows.into_iter().map(|(end, gauges)| Row { end, values: values(gauges) }).collect();
+        let rows = rows.into_iter().map(|(end, gauges)| Row::of_counts(end, gauges.into_iter().take(info.parts.len()))).collect();
         let bytes = Statistics { group, start, rows }.write().map_err(anyhow::Error::msg)?;
         std::fs::write(&path, bytes).with_context(|| path.display().to_string())?;
     }
@@ -117,6 +99,8 @@ fn write(looks: &[(Time, Gauges)], machine: &str, project: &Path) -> Result<()> 
 
 #[cfg(test)]
 mod tests {
+    use weft_hdtrace::Value;
+
     use super::*;
 
     fn project(dir: &Path, node: &str) -> std::path::PathBuf {
