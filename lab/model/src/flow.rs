@@ -27,6 +27,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use crate::engine::{EventQueue, TieOrder};
+use crate::pool::Pool;
 
 type Flow = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -39,9 +40,7 @@ pub struct Clock {
 struct Inner {
     queue: RefCell<EventQueue<u32>>,
     /// `None`: ended, or being run.
-    flows: RefCell<Vec<Option<Flow>>>,
-    /// Places of ended flows.
-    free: RefCell<Vec<u32>>,
+    flows: RefCell<Pool<Option<Flow>>>,
     running: Cell<u32>,
     alive: Cell<usize>,
 }
@@ -58,13 +57,8 @@ pub struct Stuck {
 impl Clock {
     /// Time 0 without flows; `order` says what comes first among events of the same time.
     pub fn new(order: TieOrder) -> Clock {
-        let inner = Inner {
-            queue: RefCell::new(EventQueue::new(order)),
-            flows: RefCell::default(),
-            free: RefCell::default(),
-            running: Cell::new(0),
-            alive: Cell::new(0),
-        };
+        let inner =
+            Inner { queue: RefCell::new(EventQueue::new(order)), flows: RefCell::default(), running: Cell::new(0), alive: Cell::new(0) };
         Clock { inner: Rc::new(inner) }
     }
 
@@ -80,12 +74,7 @@ impl Clock {
 
     /// Starts a flow at this instant.
     pub fn spawn(&self, flow: impl Future<Output = ()> + 'static) {
-        let mut flows = self.inner.flows.borrow_mut();
-        let place = self.inner.free.borrow_mut().pop().unwrap_or_else(|| {
-            flows.push(None);
-            u32::try_from(flows.len() - 1).expect("fewer flows than 2^32")
-        });
-        flows[place as usize] = Some(Box::pin(flow));
+        let place = self.inner.flows.borrow_mut().add(Some(Box::pin(flow)));
         self.inner.alive.set(self.inner.alive.get() + 1);
         self.wake(place);
     }
@@ -105,7 +94,7 @@ impl Clock {
             if flow.as_mut().poll(&mut context).is_pending() {
                 self.inner.flows.borrow_mut()[place as usize] = Some(flow);
             } else {
-                self.inner.free.borrow_mut().push(place);
+                self.inner.flows.borrow_mut().free(place);
                 self.inner.alive.set(self.inner.alive.get() - 1);
             }
         }

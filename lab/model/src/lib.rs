@@ -11,6 +11,7 @@ pub mod disk;
 pub mod engine;
 pub mod flow;
 pub mod network;
+mod pool;
 pub mod random;
 pub mod units;
 
@@ -21,3 +22,4 @@ pub use network::{
     Card, Delivery, Link, Message, MessageId, Network, NetworkConfig, NetworkEvent, NetworkHost, NetworkModel, NodeId, ProcessId,
     SWITCHES_MAX, Switches, Topology,
 };
+pub use pool::Pool;

@@ -2,6 +2,7 @@
 //! first out on both sides. Messages that nobody waits for yet are kept.
 
 use weft_base::FastMap;
+use weft_model::Pool;
 
 const NONE: u32 = u32::MAX;
 
@@ -76,10 +77,8 @@ struct List {
 /// All messages and receives of a cluster.
 #[derive(Default)]
 pub struct Mailbox {
-    envelopes: Vec<Envelope>,
-    free_envelopes: Vec<u32>,
-    posted: Vec<Posted>,
-    free_posted: Vec<u32>,
+    envelopes: Pool<Envelope>,
+    posted: Pool<Posted>,
     waiting_receives: FastMap<Key, List>,
     waiting_messages: FastMap<Key, List>,
     /// Receives from anybody that are posted; if there are none, arrivals need not look for them.
@@ -90,17 +89,7 @@ pub struct Mailbox {
 impl Mailbox {
     /// A message that is about to be sent.
     pub fn envelope(&mut self, key: Key, sender: u32, (asks, bytes): (bool, u64), sent_at: u64) -> u32 {
-        let envelope = Envelope { key, sender, asks, bytes, sent_at, matched: None, complete: false, order: 0, next: NONE };
-        match self.free_envelopes.pop() {
-            Some(index) => {
-                self.envelopes[index as usize] = envelope;
-                index
-            }
-            None => {
-                self.envelopes.push(envelope);
-                (self.envelopes.len() - 1) as u32
-            }
-        }
+        self.envelopes.add(Envelope { key, sender, asks, bytes, sent_at, matched: None, complete: false, order: 0, next: NONE })
     }
 
     /// The envelope of this number.
@@ -124,22 +113,12 @@ impl Mailbox {
                 return None;
             }
             let taken = *state;
-            self.free_envelopes.push(envelope);
+            self.envelopes.free(envelope);
             return Some(taken);
         }
         self.order += 1;
         self.any_posted += usize::from(key.from == ANY);
-        let posted = Posted { task, order: self.order, next: NONE };
-        let index = match self.free_posted.pop() {
-            Some(index) => {
-                self.posted[index as usize] = posted;
-                index
-            }
-            None => {
-                self.posted.push(posted);
-                (self.posted.len() - 1) as u32
-            }
-        };
+        let index = self.posted.add(Posted { task, order: self.order, next: NONE });
         let list = self.waiting_receives.entry(key).or_insert(List { head: NONE, tail: NONE });
         if list.head == NONE {
             list.head = index;
@@ -175,7 +154,7 @@ impl Mailbox {
         match (complete, state.matched) {
             (true, Some(task)) => {
                 let taken = *state;
-                self.free_envelopes.push(envelope);
+                self.envelopes.free(envelope);
                 Some((task, taken))
             }
             _ => None,
@@ -213,7 +192,7 @@ impl Mailbox {
         if list.head == NONE {
             self.waiting_receives.remove(&key);
         }
-        self.free_posted.push(index);
+        self.posted.free(index);
         Some(posted.task)
     }
 

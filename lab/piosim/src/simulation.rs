@@ -2,7 +2,7 @@
 //! nothing is left to happen, and reports.
 
 use weft_model::network::NetworkHost;
-use weft_model::{Cpus, Delivery, Message, MessageId, Network, NetworkConfig};
+use weft_model::{Cpus, Delivery, Message, MessageId, Network, NetworkConfig, Pool};
 
 use crate::collective::Groups;
 use crate::config::{ClusterConfig, PartyOrder};
@@ -90,8 +90,7 @@ impl<'a> Simulation<'a> {
             step_instructions: nodes.iter().map(|node| node.cpu.step_instructions()).collect(),
             cpus: Cpus::new(nodes.iter().take(config.clients as usize).map(|node| node.cpu).collect()),
             apps,
-            tasks,
-            free_tasks: Vec::new(),
+            tasks: Pool::new(tasks),
             node_of: processes,
             cards: nodes.iter().map(|node| node.card).collect(),
             servers,

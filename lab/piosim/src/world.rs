@@ -1,7 +1,7 @@
 //! All that a simulation holds beside network and event list. What moves it on stands where it
 //! belongs: [`crate::simulation`] and the modules of commands, servers and collective operations.
 
-use weft_model::{Card, Cpus, EventQueue, Network};
+use weft_model::{Card, Cpus, EventQueue, Network, Pool};
 
 use crate::collective::group::Groups;
 use crate::config::ClusterConfig;
@@ -40,8 +40,7 @@ pub struct World<'a> {
     /// What a step costs on each client node.
     pub(crate) step_instructions: Vec<u64>,
     pub(crate) apps: Vec<AppState<'a>>,
-    pub(crate) tasks: Vec<Task<'a>>,
-    pub(crate) free_tasks: Vec<u32>,
+    pub(crate) tasks: Pool<Task<'a>>,
     /// Node of each process.
     pub(crate) node_of: Vec<u32>,
     /// Card of each node.

@@ -25,6 +25,7 @@ use topology::Routes;
 pub use topology::{Link, SWITCHES_MAX, Switches, Topology};
 
 use crate::engine::EventQueue;
+use crate::pool::Pool;
 use crate::units::{nanos, transfer_nanos};
 
 /// Number of a node.
@@ -214,10 +215,8 @@ pub struct Network {
     stations: Vec<Station>,
     /// For each process: its index among the processes of its node.
     local: Vec<u32>,
-    packets: Vec<Packet>,
-    free_packets: Vec<u32>,
-    messages: Vec<Message>,
-    free_messages: Vec<MessageId>,
+    packets: Pool<Packet>,
+    messages: Pool<Message>,
     delivered_messages: u64,
     delivered_bytes: u64,
     /// Message by message: until when cards, switches, links and ports are busy.
@@ -272,10 +271,8 @@ impl Network {
             internal: config.cards.iter().map(|card| pace(card.internal_bandwidth)).collect(),
             stations,
             local,
-            packets: Vec::new(),
-            free_packets: Vec::new(),
-            messages: Vec::new(),
-            free_messages: Vec::new(),
+            packets: Pool::default(),
+            messages: Pool::default(),
             delivered_messages: 0,
             delivered_bytes: 0,
             busy: per_message::Busy::new(nodes, switches),
@@ -309,7 +306,7 @@ impl Network {
     where
         E: Copy + PartialEq + From<NetworkEvent>,
     {
-        let message = self.new_message(Message { from, to, bytes, tag, available: bytes, cut: 0, received: 0, growing: false });
+        let message = self.messages.add(Message { from, to, bytes, tag, available: bytes, cut: 0, received: 0, growing: false });
         let packet = self.cut(message, bytes.min(self.packet_limit()));
         self.launch(queue, packet);
         message
@@ -318,7 +315,7 @@ impl Network {
     /// Starts a message of known length whose data comes by and by, with [`Network::append`]. The
     /// host hears of each packet that leaves.
     pub fn open(&mut self, from: ProcessId, to: ProcessId, bytes: u64, tag: u64) -> MessageId {
-        self.new_message(Message { from, to, bytes, tag, available: 0, cut: 0, received: 0, growing: true })
+        self.messages.add(Message { from, to, bytes, tag, available: 0, cut: 0, received: 0, growing: true })
     }
 
     /// Adds data to a message from [`Network::open`]. A packet leaves when it is full or when the
@@ -412,34 +409,11 @@ impl Network {
         }
     }
 
-    fn new_message(&mut self, message: Message) -> MessageId {
-        match self.free_messages.pop() {
-            Some(index) => {
-                self.messages[index as usize] = message;
-                index
-            }
-            None => {
-                self.messages.push(message);
-                (self.messages.len() - 1) as MessageId
-            }
-        }
-    }
-
     fn cut(&mut self, message: MessageId, bytes: u64) -> u32 {
         let state = &mut self.messages[message as usize];
         state.cut += bytes;
         let last = state.cut == state.bytes;
         let station = self.config.processes[state.from as usize];
-        let packet = Packet { message, bytes, station, creditor: NONE, charge: 0, next: NONE, last };
-        match self.free_packets.pop() {
-            Some(index) => {
-                self.packets[index as usize] = packet;
-                index
-            }
-            None => {
-                self.packets.push(packet);
-                (self.packets.len() - 1) as u32
-            }
-        }
+        self.packets.add(Packet { message, bytes, station, creditor: NONE, charge: 0, next: NONE, last })
     }
 }

@@ -61,7 +61,7 @@ impl Network {
         H: NetworkHost<E>,
     {
         let Packet { message, bytes, last, .. } = self.packets[packet as usize];
-        self.free_packets.push(packet);
+        self.packets.free(packet);
         self.delivered_bytes += bytes;
         let state = &mut self.messages[message as usize];
         state.received += bytes;
@@ -69,7 +69,7 @@ impl Network {
         host.packet_delivered(self, queue, message, delivery);
         if delivery.complete {
             self.delivered_messages += 1;
-            self.free_messages.push(message);
+            self.messages.free(message);
         }
     }
 

@@ -127,7 +127,7 @@ impl Network {
             return;
         }
         let (bytes, last) = (self.packets[packet as usize].bytes, self.packets[packet as usize].last);
-        self.free_packets.push(packet);
+        self.packets.free(packet);
         self.delivered_bytes += bytes;
         let state = &mut self.messages[number as usize];
         let first = state.received == 0;
@@ -136,7 +136,7 @@ impl Network {
         host.packet_delivered(self, queue, number, delivery);
         if delivery.complete {
             self.delivered_messages += 1;
-            self.free_messages.push(number);
+            self.messages.free(number);
         }
         let flow = &self.stations[station as usize].flows[local];
         if !flow.closed && flow.blocked.head != EMPTY.head {

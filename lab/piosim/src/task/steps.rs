@@ -15,7 +15,7 @@ impl<'a> World<'a> {
         let Some(command) = task.commands.get(task.position) else {
             task.finished = Some(queue.now());
             if let Some((parent, request)) = task.parent {
-                self.free_tasks.push(index);
+                self.tasks.free(index);
                 self.request_done(queue, parent, request);
             }
             return;
@@ -132,16 +132,7 @@ impl<'a> World<'a> {
         let mut task = Task::new(main.app, main.rank, main.process, &[]);
         task.parent = Some((parent, request));
         task.frames.push(Frame { op, step: 0, vars: [0; 2] });
-        let index = match self.free_tasks.pop() {
-            Some(index) => {
-                self.tasks[index as usize] = task;
-                index
-            }
-            None => {
-                self.tasks.push(task);
-                (self.tasks.len() - 1) as u32
-            }
-        };
+        let index = self.tasks.add(task);
         self.advance(out, index);
     }
 
