@@ -57,6 +57,13 @@ pub struct ClusterMap {
 }
 
 impl ClusterMap {
+    /// What is to be agreed on: these servers, those of each role by number. New files have a
+    /// datafile on every data server.
+    pub fn of(fs_id: FsId, fs_name: &str, servers: impl IntoIterator<Item = ServerEntry>, stripe_bytes: u32) -> ClusterMap {
+        let (meta, data) = servers.into_iter().partition(|server| server.id.role() == ServerRole::Meta);
+        ClusterMap { fs_id, fs_name: fs_name.into(), epoch: 0, meta, data, generations: Vec::new(), stripe_bytes, stripe_width: 0 }
+    }
+
     /// The first map that is agreed on: files go to all data servers.
     pub fn founded(self, epoch: u32) -> ClusterMap {
         let first = Generation { id: epoch, data: self.data.iter().map(|server| server.id).collect() };
@@ -224,16 +231,8 @@ mod tests {
     }
 
     fn map(meta: &[u16], data: &[u16]) -> ClusterMap {
-        ClusterMap {
-            fs_id: FsId(5),
-            fs_name: "test".into(),
-            epoch: 0,
-            meta: meta.iter().map(|id| entry(ServerId(*id))).collect(),
-            data: data.iter().map(|id| entry(ServerId::data(*id))).collect(),
-            generations: Vec::new(),
-            stripe_bytes: 4096,
-            stripe_width: 0,
-        }
+        let servers = meta.iter().map(|id| ServerId(*id)).chain(data.iter().map(|id| ServerId::data(*id)));
+        ClusterMap::of(FsId(5), "test", servers.map(entry), 4096)
     }
 
     fn places(map: &ClusterMap, layout: &Layout) -> Vec<Result<ServerId>> {

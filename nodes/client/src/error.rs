@@ -95,17 +95,7 @@ mod tests {
     #[test]
     fn says_what_where_and_what_to_do() {
         let entry = ServerEntry { id: ServerId(0), name: "meta0".into(), address: "unix:/run/m0".into() };
-        let map = ClusterMap {
-            fs_id: FsId(1),
-            fs_name: "demo".into(),
-            epoch: 0,
-            meta: vec![entry],
-            data: Vec::new(),
-            generations: Vec::new(),
-            stripe_bytes: 1 << 20,
-            stripe_width: 0,
-        }
-        .founded(1);
+        let map = ClusterMap::of(FsId(1), "demo", [entry], 1 << 20).founded(1);
         let error = Error { status: Status::TimedOut, operation: "create", handle: ROOT_HANDLE, server: Some(ServerId(0)) };
         assert_eq!(error.to_string(), "create of h0.1 at meta0: no answer before the deadline");
         assert_eq!(

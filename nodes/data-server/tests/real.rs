@@ -16,17 +16,7 @@ const CLIENT: ClientId = ClientId(77);
 
 fn map(directory: &Path) -> ClusterMap {
     let entry = |id: ServerId| ServerEntry { id, name: id.to_string(), address: format!("unix:{}/socket", directory.display()) };
-    ClusterMap {
-        fs_id: FsId(3),
-        fs_name: "test".into(),
-        epoch: 0,
-        meta: vec![entry(ServerId(0))],
-        data: vec![entry(SERVER)],
-        generations: Vec::new(),
-        stripe_bytes: 1 << 20,
-        stripe_width: 0,
-    }
-    .founded(1)
+    ClusterMap::of(FsId(3), "test", [ServerId(0), SERVER].map(entry), 1 << 20).founded(1)
 }
 
 fn shard(directory: &Path, stop: &StopHandle) -> ShardConfig {

@@ -269,17 +269,7 @@ mod tests {
     fn files() -> BTreeMap<String, Vec<u8>> {
         let server = ServerId::data(0);
         let entry = |id: ServerId, name: &str| ServerEntry { id, name: name.into(), address: String::new() };
-        let map = ClusterMap {
-            fs_id: FS,
-            fs_name: "weft".into(),
-            epoch: 0,
-            meta: vec![entry(ServerId(0), "meta0")],
-            data: vec![entry(server, "data0")],
-            generations: Vec::new(),
-            stripe_bytes: 1 << 20,
-            stripe_width: 0,
-        }
-        .founded(1);
+        let map = ClusterMap::of(FS, "weft", [entry(ServerId(0), "meta0"), entry(server, "data0")], 1 << 20).founded(1);
         let superblock = Superblock::new(&map, server, "journal", 3, 9);
         let header = CheckpointHeader { fs_id: FS, server_id: server, generation: 1, start_lsn: Lsn(1) };
         let mut checkpoint = CheckpointWriter::new(header);

@@ -24,9 +24,8 @@ fn world(seed: u64) -> (Sim, NodeId) {
 
 fn new_superblock(boot: u32) -> Superblock {
     let entry = |id: ServerId| ServerEntry { id, name: id.to_string(), address: String::new() };
-    let (meta, data) = (vec![entry(ServerId(0))], vec![entry(ServerId::data(0))]);
-    let (fs_name, generations, births) = ("test".into(), Vec::new(), Default::default());
-    let map = ClusterMap { fs_id: FS, fs_name, epoch: 0, meta, data, generations, stripe_bytes: 4096, stripe_width: 0 };
+    let map = ClusterMap::of(FS, "test", [ServerId(0), ServerId::data(0)].map(entry), 4096);
+    let births = Default::default();
     Superblock {
         fs_id: FS,
         server: SERVER,

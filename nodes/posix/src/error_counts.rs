@@ -87,17 +87,7 @@ mod tests {
     #[test]
     fn each_trouble_is_told_once_for_each_object_and_always_counted() {
         let entry = |id: ServerId| ServerEntry { id, name: id.to_string(), address: format!("unix:/{id}") };
-        let map = ClusterMap {
-            fs_id: FsId(1),
-            fs_name: "demo".into(),
-            epoch: 0,
-            meta: vec![entry(ServerId(0))],
-            data: vec![entry(ServerId::data(0))],
-            generations: Vec::new(),
-            stripe_bytes: 4096,
-            stripe_width: 0,
-        }
-        .founded(1);
+        let map = ClusterMap::of(FsId(1), "demo", [ServerId(0), ServerId::data(0)].map(entry), 4096).founded(1);
         let lines = Mutex::new(Vec::new());
         let error_counts = ErrorCounts::default();
         let note = |status, handle, now| {

@@ -224,9 +224,7 @@ mod tests {
 
     fn config() -> ClusterMap {
         let entry = |id: ServerId| ServerEntry { id, name: id.to_string(), address: String::new() };
-        let (meta, data) = (vec![entry(ServerId(0)), entry(ServerId(1))], vec![entry(ServerId::data(0))]);
-        let (fs_id, fs_name, generations) = (FsId(1), "test".into(), Vec::new());
-        ClusterMap { fs_id, fs_name, epoch: 0, meta, data, generations, stripe_bytes: 4096, stripe_width: 0 }
+        ClusterMap::of(FsId(1), "test", [ServerId(0), ServerId(1), ServerId::data(0)].map(entry), 4096)
     }
 
     #[test]

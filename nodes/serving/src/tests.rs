@@ -157,9 +157,7 @@ impl Play {
     fn new() -> Play {
         let sim = Sim::new(1, Profile::instant());
         let entry = |id: ServerId| ServerEntry { id, name: id.to_string(), address: format!("sim:{id}") };
-        let (fs_name, meta, data) = ("test".to_string(), vec![entry(HERE)], vec![entry(ServerId::data(0))]);
-        let (fs_id, generations) = (FsId(5), Vec::new());
-        let map = ClusterMap { fs_id, fs_name, epoch: 0, meta, data, generations, stripe_bytes: 1 << 20, stripe_width: 0 }.founded(1);
+        let map = ClusterMap::of(FsId(5), "test", [HERE, ServerId::data(0)].map(entry), 1 << 20).founded(1);
         let (engine, durability) = (Engine::Memory, Durability::None);
         let config = ServingConfig { name: "toy".into(), engine, durability, ..ServingConfig::new(HERE, map, ClusterKey([1; 32])) };
         let stage: Rc<Stage> = Rc::default();

@@ -12,17 +12,8 @@ use weft_rt_sim::{Control, MachineId, NodeConfig, NodeId, Sim, SimRt};
 /// The map of a file system of so many metadata and data servers, all under names of their own.
 pub fn cluster_map(fs_id: FsId, fs_name: &str, meta: u16, data: u16, stripe_bytes: u32, stripe_width: u16) -> ClusterMap {
     let entry = |id: ServerId| ServerEntry { id, name: id.to_string(), address: format!("sim:{id}") };
-    ClusterMap {
-        fs_id,
-        fs_name: fs_name.into(),
-        epoch: 0,
-        meta: (0..meta).map(|index| entry(ServerId(index))).collect(),
-        data: (0..data).map(|index| entry(ServerId::data(index))).collect(),
-        generations: Vec::new(),
-        stripe_bytes,
-        stripe_width,
-    }
-    .founded(1)
+    let servers = (0..meta).map(ServerId).chain((0..data).map(ServerId::data)).map(entry);
+    ClusterMap { stripe_width, ..ClusterMap::of(fs_id, fs_name, servers, stripe_bytes) }.founded(1)
 }
 
 /// A server process that came to its end by itself, which none should.

@@ -137,21 +137,10 @@ impl Config {
     /// What this config says of the cluster map: servers, by number. Where files are the servers
     /// know.
     pub fn map(&self) -> ClusterMap {
-        let entries = |role: ServerRole| {
-            let servers = self.servers.iter().filter(move |server| server.id.role() == role);
-            servers.map(|server| ServerEntry { id: server.id, name: server.name.clone(), address: server.address.to_string() }).collect()
-        };
-        ClusterMap {
-            fs_id: self.fs_id,
-            fs_name: self.fs_name.clone(),
-            // Only servers that have met can agree on one.
-            epoch: 0,
-            generations: Vec::new(),
-            meta: entries(ServerRole::Meta),
-            data: entries(ServerRole::Data),
-            stripe_bytes: self.stripe_bytes,
-            stripe_width: self.stripe_width,
-        }
+        let entry = |server: &ServerConfig| ServerEntry { id: server.id, name: server.name.clone(), address: server.address.to_string() };
+        // Only servers that have met can agree on one.
+        let map = ClusterMap::of(self.fs_id, &self.fs_name, self.servers.iter().map(entry), self.stripe_bytes);
+        ClusterMap { stripe_width: self.stripe_width, ..map }
     }
 
     /// The server with this name.

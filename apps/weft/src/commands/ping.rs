@@ -162,17 +162,7 @@ mod tests {
     fn judge(answers: Vec<Result<ServerInfo, String>>) -> Report {
         let entry = |id: ServerId| ServerEntry { id, name: id.to_string(), address: "unix:/x".into() };
         let ids = [ServerId(0), ServerId(1), ServerId::data(0)];
-        let map = ClusterMap {
-            fs_id: FsId(7),
-            fs_name: "demo".into(),
-            epoch: 0,
-            meta: vec![entry(ids[0]), entry(ids[1])],
-            data: vec![entry(ids[2])],
-            generations: Vec::new(),
-            stripe_bytes: 65536,
-            stripe_width: 0,
-        }
-        .founded(1);
+        let map = ClusterMap::of(FsId(7), "demo", ids.map(entry), 65536).founded(1);
         report(&map, ids.into_iter().map(entry).zip(answers).collect())
     }
 

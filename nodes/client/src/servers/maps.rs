@@ -167,8 +167,7 @@ mod tests {
 
     fn map() -> ClusterMap {
         let entry = |id: ServerId| ServerEntry { id, name: id.to_string(), address: String::new() };
-        let (fs_id, fs_name, meta, data) = (FsId(1), "test".into(), vec![entry(ServerId(0))], vec![entry(ServerId::data(0))]);
-        ClusterMap { fs_id, fs_name, epoch: 0, meta, data, generations: Vec::new(), stripe_bytes: 4096, stripe_width: 0 }
+        ClusterMap::of(FsId(1), "test", [ServerId(0), ServerId::data(0)].map(entry), 4096)
     }
 
     #[test]

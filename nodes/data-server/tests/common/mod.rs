@@ -23,17 +23,7 @@ const FOR_EVER: WallTime = WallTime(i64::MAX);
 
 pub fn map() -> ClusterMap {
     let entry = |id: ServerId| ServerEntry { id, name: id.to_string(), address: String::new() };
-    ClusterMap {
-        fs_id: FsId(7),
-        fs_name: "test".into(),
-        epoch: 0,
-        meta: vec![entry(ServerId(0))],
-        data: vec![entry(SERVER)],
-        generations: Vec::new(),
-        stripe_bytes: 1 << 20,
-        stripe_width: 0,
-    }
-    .founded(1)
+    ClusterMap::of(FsId(7), "test", [ServerId(0), SERVER].map(entry), 1 << 20).founded(1)
 }
 
 /// Small journals, so that tests see segments and checkpoints come and go.

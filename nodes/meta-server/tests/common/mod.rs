@@ -48,17 +48,8 @@ pub struct Cluster {
 
 pub fn map(meta_servers: usize) -> ClusterMap {
     let entry = |id: ServerId| ServerEntry { id, name: id.to_string(), address: format!("sim:{id}") };
-    ClusterMap {
-        fs_id: FsId(0xf5),
-        fs_name: "test".into(),
-        epoch: 0,
-        meta: (0..meta_servers).map(|index| entry(ServerId(index as u16))).collect(),
-        data: vec![entry(ServerId::data(0))],
-        generations: Vec::new(),
-        stripe_bytes: 1 << 20,
-        stripe_width: 0,
-    }
-    .founded(1)
+    let servers = (0..meta_servers).map(|index| ServerId(index as u16)).chain([ServerId::data(0)]).map(entry);
+    ClusterMap::of(FsId(0xf5), "test", servers, 1 << 20).founded(1)
 }
 
 pub fn config(server: ServerId, map: &ClusterMap) -> MetaServerConfig {

@@ -231,17 +231,11 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         cookie,
         state: Some(state.clone()),
     };
-    let map = ClusterMap {
-        fs_id: FsId(5),
-        fs_name: "weft".into(),
-        epoch: 0,
-        meta: vec![ServerEntry { id: ServerId(0), name: "meta0".into(), address: "tcp:127.0.0.1:7000".into() }],
-        data: vec![ServerEntry { id: ServerId::data(0), name: "data0".into(), address: "unix:/run/data0".into() }],
-        generations: Vec::new(),
-        stripe_bytes: 1 << 20,
-        stripe_width: 0,
-    }
-    .founded(1);
+    let servers = [
+        ServerEntry { id: ServerId(0), name: "meta0".into(), address: "tcp:127.0.0.1:7000".into() },
+        ServerEntry { id: ServerId::data(0), name: "data0".into(), address: "unix:/run/data0".into() },
+    ];
+    let map = ClusterMap::of(FsId(5), "weft", servers, 1 << 20).founded(1);
     let info = ServerInfo {
         fs_id: FsId(5),
         fs_name: "weft".into(),

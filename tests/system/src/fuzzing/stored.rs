@@ -110,17 +110,8 @@ pub fn checkpoints() -> Vec<(String, Vec<u8>)> {
 pub fn server_files() -> [(&'static str, Vec<u8>); 4] {
     let (fs_id, server_id) = (FsId(5), ServerId::data(1));
     let entry = |id: ServerId, name: &str| ServerEntry { id, name: name.into(), address: String::new() };
-    let map = ClusterMap {
-        fs_id,
-        fs_name: "weft".into(),
-        epoch: 0,
-        generations: Vec::new(),
-        meta: vec![entry(ServerId(0), "meta0")],
-        data: vec![entry(ServerId::data(0), "data0"), entry(server_id, "data1")],
-        stripe_bytes: 1 << 20,
-        stripe_width: 0,
-    }
-    .founded(1);
+    let servers = [entry(ServerId(0), "meta0"), entry(ServerId::data(0), "data0"), entry(server_id, "data1")];
+    let map = ClusterMap::of(fs_id, "weft", servers, 1 << 20).founded(1);
     let objects: Vec<Vec<u8>> = records().into_iter().filter(|(name, _)| name.starts_with("data-")).map(|(_, bytes)| bytes).collect();
     let segment = SegmentHeader { server_id, sequence: 1, first_lsn: Lsn(1), ..HEADER };
     let mut frames = FrameBuilder::new(Lsn(1), 0);
