@@ -19,6 +19,7 @@ use crate::gateway_list::{self, ListedGateway};
 use crate::mount_list;
 use crate::mount_list::ListedMount;
 use crate::mounted;
+use crate::parallel;
 use crate::state::StateDir;
 
 /// Environment variable that names the key file for `weft://` addresses.
@@ -316,28 +317,15 @@ impl Fs {
             if more.is_empty() {
                 return answers;
             }
-            answers.extend(self.ping(more.into_iter()));
+            answers.extend(self.ping(more));
         }
     }
 
-    /// Asks these servers how they are, all at once and each in at most the client's deadline. A
-    /// thread for each, since the thread that connects to a silent server has to wait for it.
-    pub fn ping(&self, servers: impl Iterator<Item = ServerEntry>) -> Vec<Pinged> {
-        std::thread::scope(|scope| {
-            let ping = |server: ServerId| self.run(self.client.ping(server));
-            let start = |entry: ServerEntry| {
-                let server = entry.id;
-                (entry, std::thread::Builder::new().spawn_scoped(scope, move || ping(server)))
-            };
-            let pings: Vec<_> = servers.map(start).collect();
-            let answer = |(entry, thread): (ServerEntry, std::io::Result<std::thread::ScopedJoinHandle<'_, _>>)| {
-                let server = entry.id;
-                // Without a thread for it: one after another.
-                let answer = thread.map_or_else(|_| ping(server), |thread| thread.join().expect("a ping ends with an answer or an error"));
-                (entry, answer)
-            };
-            pings.into_iter().map(answer).collect()
-        })
+    /// Asks these servers how they are, all at once and each in at most the client's deadline: the
+    /// thread that connects to a silent server has to wait for it.
+    pub fn ping(&self, servers: Vec<ServerEntry>) -> Vec<Pinged> {
+        let answers = parallel::each(&servers, |entry| self.run(self.client.ping(entry.id)));
+        servers.into_iter().zip(answers).collect()
     }
 
     /// The id of the file system.

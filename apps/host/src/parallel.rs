@@ -2,7 +2,7 @@
 //! be done without is done.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, ScopedJoinHandle};
 
 use anyhow::{Context, Result};
 
@@ -23,6 +23,21 @@ pub fn at_once(count: usize, work: &(dyn Fn(usize) + Sync)) {
 pub fn start<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
     let started = thread::Builder::new().spawn(work);
     started.context("cannot start a thread; `ulimit -u`, or the control group, says how many there may be")
+}
+
+/// Does this with each, all at the same time and in a thread each, for what waits for others; what
+/// can have no thread is done one after another. The results are in their order.
+pub fn each<I: Sync, T: Send>(items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
+    let work = &work;
+    thread::scope(|scope| {
+        let start = |item| (item, thread::Builder::new().spawn_scoped(scope, move || work(item)));
+        let started: Vec<_> = items.iter().map(start).collect();
+        let outcome = |(item, thread): (&I, std::io::Result<ScopedJoinHandle<'_, T>>)| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(_) => work(item),
+        };
+        started.into_iter().map(outcome).collect()
+    })
 }
 
 /// The same as [`at_once`] by so many threads.
@@ -47,6 +62,16 @@ pub fn by_threads(threads: usize, count: usize, work: &(dyn Fn(usize) + Sync)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_waits_beside_the_others() {
+        let all = std::sync::Barrier::new(3);
+        let waited = each(&[3, 1, 2], |number| {
+            all.wait();
+            number * 10
+        });
+        assert_eq!(waited, [30, 10, 20]);
+    }
 
     #[test]
     fn every_number_is_called_once() {

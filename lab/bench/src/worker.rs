@@ -18,6 +18,7 @@ use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use weft_client::Client;
 use weft_host::connect::{Common, Fs};
+use weft_host::parallel;
 
 use crate::library::LibraryTarget;
 use crate::meter::{Meter, Tally};
@@ -115,7 +116,7 @@ impl Args {
     }
 
     fn serve(self, common: &Common) -> Result<()> {
-        let orders = read_orders();
+        let orders = read_orders()?;
         match &self.fs {
             Some(fs) => {
                 let mut fs = Fs::open(fs, common)?;
@@ -131,9 +132,9 @@ impl Args {
 
 /// Lines of standard input. When it ends this process ends: if it waits for an order, in the usual
 /// way (it may have a trace to write), and otherwise a moment later, whatever it does.
-fn read_orders() -> Receiver<String> {
+fn read_orders() -> Result<Receiver<String>> {
     let (send, receive) = channel();
-    std::thread::spawn(move || {
+    parallel::start(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
             if send.send(line).is_err() {
                 break;
@@ -144,8 +145,8 @@ fn read_orders() -> Receiver<String> {
         // Nobody is left to hear about it.
         let _ = weft_recording::finish();
         std::process::exit(0);
-    });
-    receive
+    })?;
+    Ok(receive)
 }
 
 /// Tells whoever leads this process a line of JSON.

@@ -22,7 +22,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -30,6 +29,7 @@ use serde_json::json;
 use weft_analysis::{drawn, inputs};
 use weft_host::connect::{Common, Fs, random};
 use weft_host::output::print;
+use weft_host::parallel;
 use weft_http::{Answer, Ask, Door, Query};
 use weft_watch::watch::Watch;
 
@@ -103,7 +103,7 @@ impl Args {
         let is_live = watch.is_some();
         let shown = Shown { site: site.clone(), has_traces: !self.paths.is_empty(), watch };
         let answer = move |ask: &Ask<'_>| weft_http::answer(&door, ask, |path, query| shown.route(path, query));
-        let server = thread::spawn(move || weft_http::serve(listener, answer).context("the viewer cannot be reached any more"));
+        let server = parallel::start(move || weft_http::serve(listener, answer).context("the viewer cannot be reached any more"))?;
         if !self.paths.is_empty() {
             site.load();
             if let site::State::Failed(reason) = site.state() {
@@ -122,7 +122,7 @@ impl Args {
 impl Args {
     fn watch(&self, fs: &OsStr, common: &Common) -> Result<Watch> {
         let fs = Fs::open(fs, &common.for_a_look())?;
-        Ok(Watch::start(fs, Duration::from_secs_f64(self.interval)))
+        Watch::start(fs, Duration::from_secs_f64(self.interval))
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use weft_analysis::inputs::Input;
 use weft_analysis::results::Ceiling;
 use weft_analysis::run::Run;
+use weft_host::parallel;
 
 /// The runs that are shown, or how far their loading has come.
 #[derive(Debug, Default)]
@@ -63,11 +64,7 @@ impl Site {
 
     /// Loads the runs, each on a thread of its own, then analyses them; called once.
     pub fn load(&self) {
-        thread::scope(|scope| {
-            for slot in &self.slots {
-                scope.spawn(|| slot.load());
-            }
-        });
+        parallel::each(&self.slots, Slot::load);
         self.come().loaded = true;
         self.news.notify_all();
         if self.runs().next().is_none() {

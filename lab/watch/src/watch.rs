@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
 use weft_base::ServerEntry;
 use weft_host::connect::Fs;
 use weft_host::output::show_name;
+use weft_host::parallel;
 use weft_host::paths::Names;
 use weft_wire::ops::LiveReply;
 
@@ -56,35 +58,30 @@ pub struct Point {
 
 impl Watch {
     /// Starts to ask every server each `interval`.
-    pub fn start(fs: Fs, interval: Duration) -> Watch {
+    ///
+    /// # Errors
+    /// If there is no thread to be had for each of them.
+    pub fn start(fs: Fs, interval: Duration) -> Result<Watch> {
         let watch = Watch { shared: Arc::new(Shared::new(fs, interval)) };
         for number in 0..watch.shared.servers.len() {
             let shared = watch.shared.clone();
-            thread::spawn(move || shared.ask_for_ever(number));
+            parallel::start(move || shared.ask_for_ever(number))?;
         }
         let shared = watch.shared.clone();
-        thread::spawn(move || {
+        parallel::start(move || {
             while !shared.stop.load(Ordering::Relaxed) {
                 shared.find_names();
                 thread::sleep(NAMES_EVERY);
             }
-        });
-        watch
+        })?;
+        Ok(watch)
     }
 
     /// Asks every server twice, `interval` apart, and looks for the names of what is busy.
     pub fn once(fs: Fs, interval: Duration) -> Snapshot {
         let shared = Shared::new(fs, interval);
-        let ask_all = || {
-            thread::scope(|scope| {
-                (0..shared.servers.len()).for_each(|number| {
-                    drop(scope.spawn({
-                        let shared = &shared;
-                        move || shared.ask(number)
-                    }))
-                });
-            });
-        };
+        let numbers: Vec<usize> = (0..shared.servers.len()).collect();
+        let ask_all = || drop(parallel::each(&numbers, |number| shared.ask(*number)));
         ask_all();
         thread::sleep(interval);
         ask_all();
@@ -128,16 +125,9 @@ impl Drop for Watch {
 
 /// Asks every server once, all at the same time.
 pub fn ask_once(fs: &Fs) -> Vec<(ServerEntry, weft_client::Result<LiveReply>)> {
-    thread::scope(|scope| {
-        let ask = |entry: ServerEntry| {
-            scope.spawn(move || {
-                let answer = fs.live(entry.id);
-                (entry, answer)
-            })
-        };
-        let threads: Vec<_> = fs.client.map().servers().cloned().map(ask).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a question ends with an answer or an error")).collect()
-    })
+    let servers: Vec<ServerEntry> = fs.client.map().servers().cloned().collect();
+    let answers = parallel::each(&servers, |entry| fs.live(entry.id));
+    servers.into_iter().zip(answers).collect()
 }
 
 impl Shared {

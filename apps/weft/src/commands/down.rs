@@ -104,24 +104,10 @@ pub fn stop_all(state: &StateDir, config: &Config) -> Result<String> {
     for name in &unnamed {
         report += &format!("{name} ran although {} does not name it any more\n", config.file.display());
     }
-    let stopping: Vec<_> = config
-        .servers
-        .iter()
-        .map(|server| server.name.clone())
-        .chain(unnamed)
-        .map(|name| {
-            let (pid_file, theirs) = (state.pid_file(&name), state.pid_file(&name));
-            let started = parallel::start(move || process::end(&theirs, PATIENCE));
-            (name, started.map_err(|_| pid_file))
-        })
-        .collect();
+    let names: Vec<String> = config.servers.iter().map(|server| server.name.clone()).chain(unnamed).collect();
+    let ended = parallel::each(&names, |name| process::end(&state.pid_file(name), PATIENCE));
     let mut stopped = 0;
-    for (name, thread) in stopping {
-        // Without a thread for it: one after another.
-        let ended = match thread {
-            Ok(thread) => thread.join().expect("ending a process does not panic"),
-            Err(pid_file) => process::end(&pid_file, PATIENCE),
-        };
+    for (name, ended) in names.into_iter().zip(ended) {
         match ended {
             Ok(Ended::WasNotRunning) => {}
             Ok(Ended::Stopped) => stopped += 1,

@@ -93,7 +93,7 @@ fn start(order: &Order, home: &Path, servers: &mut Vec<(String, Child)>, ended: 
     let fs = Fs::from_config(config, home.display().to_string(), &common.with_timeout(LOOK))?;
     let deadline = Instant::now() + common.timeout();
     loop {
-        let answers = fs.ping(ours.iter().cloned());
+        let answers = fs.ping(ours.clone());
         if ended.try_recv().is_ok() {
             bail!("it was ended before all servers had answered");
         }

@@ -125,7 +125,7 @@ fn report(state: &StateDir, config: Config, common: &Common) -> Result<Report> {
     // of another machine.
     let may_answer = map.servers().zip(&pids).filter(|(entry, pid)| pid.is_some() || !entry.address.starts_with("unix:"));
     let answers: BTreeMap<ServerId, _> =
-        fs.ping(may_answer.map(|(entry, _)| entry.clone())).into_iter().map(|(entry, answer)| (entry.id, answer)).collect();
+        fs.ping(may_answer.map(|(entry, _)| entry.clone()).collect()).into_iter().map(|(entry, answer)| (entry.id, answer)).collect();
     let mut servers = Vec::new();
     for (index, entry) in map.servers().enumerate() {
         let pid = pids[index];

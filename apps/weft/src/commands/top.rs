@@ -47,7 +47,7 @@ impl Args {
             print_as(self.json, &now, || weft_watch::tables(&now))?;
             return Ok(if now.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
-        let watch = Watch::start(fs, interval);
+        let watch = Watch::start(fs, interval)?;
         if !self.json && std::io::stdout().is_terminal() && std::io::stdin().is_terminal() {
             watch.wait_for_first(Duration::from_secs(2));
             weft_watch::show(interval, || watch.snapshot())?;
