@@ -15,6 +15,11 @@ use crate::units::ByteSize;
 /// Most hosts of one job.
 pub const HOSTS_MAX: usize = 4096;
 
+/// The name of this machine.
+pub fn machine_name() -> String {
+    nix::sys::utsname::uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default()
+}
+
 /// What starts programs on hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Launcher {

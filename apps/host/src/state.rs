@@ -24,6 +24,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::config::SOCKET_PATH_BYTES_MAX;
 use crate::fs_arg::CONFIG_NAME;
+use crate::hosts::machine_name;
 use crate::output::shell_word;
 use crate::process::{Held, PidFile};
 use crate::trust;
@@ -261,9 +262,8 @@ fn run_places() -> Vec<PathBuf> {
     let usual = if user.is_root() { PathBuf::from("/run") } else { PathBuf::from(format!("/run/user/{user}")) };
     let mut places: Vec<PathBuf> = [session, Some(usual)].into_iter().flatten().filter(own).map(|dir| dir.join("weft")).collect();
     places.push(PathBuf::from(format!("/tmp/weft-{user}")));
-    let machine = nix::sys::utsname::uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default();
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(own);
-    places.extend(home.map(|home| home.join(".cache/weft").join(in_file_name(&machine))));
+    places.extend(home.map(|home| home.join(".cache/weft").join(in_file_name(&machine_name()))));
     places.dedup();
     places
 }

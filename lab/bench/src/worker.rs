@@ -18,6 +18,7 @@ use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use weft_client::Client;
 use weft_host::connect::{Common, Fs};
+use weft_host::hosts::machine_name;
 use weft_host::parallel;
 
 use crate::library::LibraryTarget;
@@ -211,7 +212,8 @@ fn step<T: Target>(target: &T, clients: &mut [T::Client], order: &Order, wait_fo
         let started = wait_for_start();
         let (cpu_before, traffic_before) = (cpu_us(UsageWho::RUSAGE_SELF), target.traffic());
         gate.wait();
-        let mut done = StepDone { node: node_name(), begun_ns: u64::MAX, ended_ns: 0, tally: Tally::default(), cpu_us: 0, traffic: None };
+        let mut done =
+            StepDone { node: machine_name(), begun_ns: u64::MAX, ended_ns: 0, tally: Tally::default(), cpu_us: 0, traffic: None };
         let mut failure = started.err();
         for thread in threads {
             match thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
@@ -230,10 +232,6 @@ fn step<T: Target>(target: &T, clients: &mut [T::Client], order: &Order, wait_fo
             None => Ok(done),
         }
     })
-}
-
-fn node_name() -> String {
-    nix::sys::utsname::uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// The monotonic clock of this machine in nanoseconds.

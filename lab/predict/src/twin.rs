@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use weft_host::hosts::machine_name;
+use weft_host::state::in_file_name;
 use weft_lab_sim::virtual_phases;
 use weft_plan::document::Document;
 use weft_plan::files::Lab;
@@ -59,8 +61,7 @@ pub(crate) fn usual_profile() -> Result<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || absolute("HOME").map(|home| home.join(".config"));
     let folder = absolute("XDG_CONFIG_HOME").or_else(home).context("this user has no home directory: name the file of the profile")?;
-    let machine = nix::sys::utsname::uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default();
-    Ok(folder.join("weft").join(format!("machine-{}.toml", weft_host::state::in_file_name(&machine))))
+    Ok(folder.join("weft").join(format!("machine-{}.toml", in_file_name(&machine_name()))))
 }
 
 impl Twin {

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 use weft_hdtrace::{Project, Row, Statistics, StatisticsGroup, Time, project_stem, statistics_file};
+use weft_host::hosts::machine_name;
 use weft_trace::EventTable;
 use weft_trace::event::{LOAD_DEVICES, LOAD_HOST, LOAD_MEMORY};
 
@@ -58,12 +59,8 @@ impl HostWatch {
         self.thread.thread().unpark();
         // A panic has been reported; there is nothing to write then.
         let looks = self.thread.join().unwrap_or_default();
-        write(&looks, &machine(), project)
+        write(&looks, &machine_name(), project)
     }
-}
-
-fn machine() -> String {
-    nix::sys::utsname::uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 fn now() -> Time {
@@ -138,9 +135,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let watch = HostWatch::start().expect("a thread");
         std::thread::sleep(Duration::from_millis(100));
-        watch.end(&project(dir.path(), &machine())).expect("written");
+        watch.end(&project(dir.path(), &machine_name())).expect("written");
         if Path::new("/proc/diskstats").exists() {
-            assert!(dir.path().join(format!("run_{}_load-memory.stat", machine())).is_file());
+            assert!(dir.path().join(format!("run_{}_load-memory.stat", machine_name())).is_file());
         }
         assert!(HostWatch::start().expect("a thread").end(&dir.path().join("absent.proj")).is_err());
     }

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result};
 use nix::time::{ClockId, clock_gettime};
 use weft_base::ServerId;
+use weft_host::hosts::machine_name;
 use weft_host::state::in_file_name;
 use weft_trace::file::{FileHeader, FileWriter};
 use weft_trace::record::{Body, Sync, TraceRecord};
@@ -60,7 +61,7 @@ impl Output {
             clock_domain: clock_domain(),
             anchor: begun,
             events: EventTable::builtin(),
-            machine: nix::sys::utsname::uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default(),
+            machine: machine_name(),
         };
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.with_context(|| format!("cannot make the folder {} for traces", folder.display()))?;

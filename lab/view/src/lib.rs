@@ -28,6 +28,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
 use weft_analysis::{drawn, inputs};
 use weft_host::connect::{Common, Fs, random};
+use weft_host::hosts::machine_name;
 use weft_host::output::print;
 use weft_host::parallel;
 use weft_http::{Answer, Ask, Door, Query};
@@ -92,7 +93,7 @@ impl Args {
         let address = SocketAddr::new(self.listen, self.port);
         let listener = weft_host::listen::listen(address)?;
         let address = listener.local_addr().unwrap_or(address);
-        let hostname = nix::sys::utsname::uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default();
+        let hostname = machine_name();
         let url = url(address, &hostname, token.as_deref());
         print(&format!("{url}\n"))?;
         let site = Arc::new(Site::new(inputs));
