@@ -179,6 +179,30 @@ pub struct Attr {
 }
 
 impl Attr {
+    /// Of an object of root's that was made then, with nothing in it.
+    pub fn new(handle: Handle, kind: FileKind, mode: u32, layout: Layout, born: WallTime) -> Attr {
+        Attr {
+            handle,
+            kind,
+            mode,
+            uid: 0,
+            gid: 0,
+            nlink: if kind == FileKind::Directory { 2 } else { 1 },
+            rdev: 0,
+            size: 0,
+            atime: born,
+            mtime: born,
+            mtime_epoch: 0,
+            ctime: born,
+            version: 1,
+            truncate_epoch: 0,
+            layout,
+            bare: true,
+            born,
+            hole_bytes: 0,
+        }
+    }
+
     /// The bits of its mode that `stat` shows, without that of the kind.
     pub fn permissions(&self) -> u32 {
         self.mode & 0o7777

@@ -200,29 +200,8 @@ mod tests {
     #[test]
     fn modes_as_ls_writes_them() {
         let mode = |kind, mode| {
-            let zero = WallTime(0);
             let layout = Layout { stripe_bytes: 65536, width: 1, first: 0, generation: 1 };
-            let handle = Handle(1);
-            mode_string(&Attr {
-                handle,
-                kind,
-                mode,
-                uid: 0,
-                gid: 0,
-                nlink: 1,
-                rdev: 0,
-                size: 0,
-                atime: zero,
-                mtime: zero,
-                mtime_epoch: 0,
-                ctime: zero,
-                version: 0,
-                truncate_epoch: 0,
-                layout,
-                bare: false,
-                born: WallTime(0),
-                hole_bytes: 0,
-            })
+            mode_string(&Attr::new(Handle(1), kind, mode, layout, WallTime(0)))
         };
         assert_eq!(mode(FileKind::Directory, 0o1777), "drwxrwxrwt");
         assert_eq!(mode(FileKind::File, 0o4755), "-rwsr-xr-x");

@@ -106,32 +106,15 @@ impl<R: Runtime> Client<R> {
         let data_servers = newest.data.len() as u16;
         let mut hash = FastHasher::default();
         hash.write(name);
-        let at = place.at;
-        Some(Attr {
-            handle: place.handle,
-            kind: FileKind::File,
-            mode: options.mode & 0o777 | dir.mode & MODE_PROJECT,
-            uid: who.uid,
-            gid: if dir.mode & MODE_SETGID != 0 { dir.gid } else { who.gid },
-            nlink: 1,
-            rdev: 0,
-            size: 0,
-            atime: at,
-            mtime: at,
-            mtime_epoch: 0,
-            ctime: at,
-            version: 1,
-            truncate_epoch: 0,
-            layout: Layout {
-                width: dir.layout.width.min(data_servers).max(1),
-                first: first_data_server(dir.handle, hash.finish(), data_servers.into()),
-                generation: newest.id,
-                ..dir.layout
-            },
-            bare: true,
-            born: at,
-            hole_bytes: 0,
-        })
+        let mode = options.mode & 0o777 | dir.mode & MODE_PROJECT;
+        let layout = Layout {
+            width: dir.layout.width.min(data_servers).max(1),
+            first: first_data_server(dir.handle, hash.finish(), data_servers.into()),
+            generation: newest.id,
+            ..dir.layout
+        };
+        let gid = if dir.mode & MODE_SETGID != 0 { dir.gid } else { who.gid };
+        Some(Attr { uid: who.uid, gid, ..Attr::new(place.handle, FileKind::File, mode, layout, place.at) })
     }
 
     /// Gives a file another name in its directory, if its server knows neither of the file nor of

@@ -190,27 +190,8 @@ mod tests {
     use super::*;
 
     fn attr() -> Attr {
-        let time = WallTime(0);
-        Attr {
-            handle: Handle(7),
-            kind: FileKind::File,
-            mode: 0o644,
-            uid: 0,
-            gid: 0,
-            nlink: 1,
-            rdev: 0,
-            size: 3,
-            atime: time,
-            mtime: time,
-            mtime_epoch: 0,
-            ctime: time,
-            version: 1,
-            truncate_epoch: 0,
-            layout: Layout { stripe_bytes: 4096, width: 1, first: 0, generation: 1 },
-            bare: true,
-            born: time,
-            hole_bytes: 0,
-        }
+        let layout = Layout { stripe_bytes: 4096, width: 1, first: 0, generation: 1 };
+        Attr { size: 3, ..Attr::new(Handle(7), FileKind::File, 0o644, layout, WallTime(0)) }
     }
 
     #[test]

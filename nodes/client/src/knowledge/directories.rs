@@ -343,27 +343,8 @@ fn hash(name: &[u8]) -> u64 {
 /// Attributes of a directory, for tests.
 #[cfg(test)]
 pub(super) fn test_attr(handle: Handle, version: u64) -> Attr {
-    let time = weft_base::WallTime(0);
-    Attr {
-        handle,
-        kind: FileKind::Directory,
-        mode: 0o755,
-        uid: 0,
-        gid: 0,
-        nlink: 2,
-        rdev: 0,
-        size: 0,
-        atime: time,
-        mtime: time,
-        mtime_epoch: 0,
-        ctime: time,
-        version,
-        truncate_epoch: 0,
-        layout: weft_base::Layout { stripe_bytes: 4096, width: 1, first: 0, generation: 1 },
-        bare: true,
-        born: weft_base::WallTime(0),
-        hole_bytes: 0,
-    }
+    let layout = weft_base::Layout { stripe_bytes: 4096, width: 1, first: 0, generation: 1 };
+    Attr { version, ..Attr::new(handle, FileKind::Directory, 0o755, layout, WallTime(0)) }
 }
 
 #[cfg(test)]

@@ -224,27 +224,8 @@ mod tests {
     const NONE: XattrCount = XattrCount(0);
 
     fn attr(version: u64, mode: u32) -> Attr {
-        let time = WallTime(0);
-        Attr {
-            handle: Handle(7),
-            kind: FileKind::File,
-            mode,
-            uid: 1,
-            gid: 2,
-            nlink: 1,
-            rdev: 0,
-            size: 10,
-            atime: time,
-            mtime: time,
-            mtime_epoch: 0,
-            ctime: time,
-            version,
-            truncate_epoch: 0,
-            layout: Layout { stripe_bytes: 4096, width: 1, first: 0, generation: 1 },
-            bare: true,
-            born: WallTime(0),
-            hole_bytes: 0,
-        }
+        let layout = Layout { stripe_bytes: 4096, width: 1, first: 0, generation: 1 };
+        Attr { version, uid: 1, gid: 2, size: 10, ..Attr::new(Handle(7), FileKind::File, mode, layout, WallTime(0)) }
     }
 
     #[test]
