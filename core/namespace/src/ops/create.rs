@@ -6,6 +6,7 @@ use weft_wire::Rights;
 use weft_wire::ops::{CreateReply, CreateRequest, DirChange};
 
 use super::delegate::HoldAsked;
+use super::mkdir::asked_layout;
 use super::open::{check_out, written_with};
 use crate::{Change, Inode, OpenChange, Record, RequestContext, State};
 
@@ -181,13 +182,7 @@ impl State {
         if place.generation == 0 {
             return Err(Status::NotReady);
         }
-        let mut layout = of_dir;
-        if request.stripe_bytes != 0 {
-            layout.stripe_bytes = request.stripe_bytes;
-        }
-        if request.stripe_width != 0 {
-            layout.width = request.stripe_width;
-        }
+        let mut layout = asked_layout(of_dir, request.stripe_bytes, request.stripe_width);
         layout.width = layout.width.min(place.data_servers).max(1);
         layout.first = first_data_server(request.at.dir, self.hash(&request.name), place.data_servers.into());
         layout.generation = place.generation;

@@ -30,7 +30,8 @@ impl State {
         let inherits_group = dir.mode & MODE_SETGID != 0;
         let mode = self.mode_in(request.at.dir, request.mode) | if inherits_group { MODE_SETGID } else { 0 };
         let (uid, gid) = (who.uid, if inherits_group { dir.gid } else { who.gid });
-        let layout = self.directory_layout(request, dir)?;
+        let layout = asked_layout(dir.layout, request.stripe_bytes, request.stripe_width);
+        weft_layout::check(&layout)?;
         let make = TxPart::MakeDirectory { parent: request.at.dir, mode, uid, gid, layout };
         let server = directory_server(request.at.dir, self.hash(&request.name), &self.placement.meta);
         let (dir, name) = (request.at.dir, request.name.clone());
@@ -84,17 +85,14 @@ impl State {
         let partitions = Some(map.cloned().unwrap_or_else(|| PartitionMap::whole(handle.server())));
         Ok(FileState { attr, ask_data: None, partitions })
     }
+}
 
-    fn directory_layout(&self, request: &MkdirRequest, dir: &Inode) -> Result<Layout> {
-        let mut layout = dir.layout;
-        if request.stripe_bytes != 0 {
-            layout.stripe_bytes = request.stripe_bytes;
-        }
-        if request.stripe_width != 0 {
-            layout.width = request.stripe_width;
-        }
-        weft_layout::check(&layout)?;
-        Ok(layout)
+/// The layout of a directory, but for what a request asks for: 0 asks for nothing.
+pub(super) fn asked_layout(of_dir: Layout, stripe_bytes: u32, stripe_width: u16) -> Layout {
+    Layout {
+        stripe_bytes: if stripe_bytes != 0 { stripe_bytes } else { of_dir.stripe_bytes },
+        width: if stripe_width != 0 { stripe_width } else { of_dir.width },
+        ..of_dir
     }
 }
 
