@@ -220,10 +220,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             let made = makes.and_then(|parts| made_directory(&parts, &handles));
             change.reply.body(&state, &cx, &mut record, made)?
         };
-        let changes = record.changes.len();
-        self.announce(header.request.client, &record)?;
-        self.change_and_answer(header, &mut record, &body);
-        Ok(Step::Answer(body, changes))
+        self.changed(header, record, body)
     }
 
     /// Plans and tries until it succeeds, is impossible, or patience ends.
