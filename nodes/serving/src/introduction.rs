@@ -169,14 +169,18 @@ impl Introduction {
         let mut superblock = self.superblock.borrow().clone().ok_or(Status::NotSupported)?;
         superblock.durability = Some(durability.name().into());
         superblock.boot_id = boot_id;
+        self.store(disk, &superblock).await?;
+        *self.superblock.borrow_mut() = Some(superblock);
+        Ok(())
+    }
+
+    async fn store<D: Disk>(&self, disk: &D, superblock: &Superblock) -> Result<()> {
         if self.is_noting.replace(true) {
             return Err(Status::Busy);
         }
         let stored = superblock.store(disk).await;
         self.is_noting.set(false);
-        stored?;
-        *self.superblock.borrow_mut() = Some(superblock);
-        Ok(())
+        Ok(stored?)
     }
 
     /// Notes births and, if given, the next map durably, both or none. True if the map is new: then
@@ -201,12 +205,7 @@ impl Introduction {
                 superblock.map = next.clone();
             }
             if is_new {
-                if self.is_noting.replace(true) {
-                    return Err(Status::Busy);
-                }
-                let stored = superblock.store(disk).await;
-                self.is_noting.set(false);
-                stored?;
+                self.store(disk, superblock).await?;
             }
         }
         *self.superblock.borrow_mut() = superblock;
