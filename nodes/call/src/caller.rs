@@ -302,9 +302,7 @@ impl<R: Runtime> Caller<R> {
     /// restarted has another number.
     pub fn boots(&self) -> Vec<(ServerId, u32)> {
         let peers = self.peers.read().expect("no code panics while it holds this lock");
-        let mut boots: Vec<(ServerId, u32)> = peers.iter().filter_map(|(server, peer)| Some((*server, peer.lock().boot?))).collect();
-        boots.sort_unstable();
-        boots
+        peers.iter().filter_map(|(server, peer)| Some((*server, peer.lock().boot?))).collect()
     }
 
     fn peer(&self, server: ServerId) -> Arc<Peer> {
