@@ -5,7 +5,7 @@ mod common;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use common::{SERVER, ask, ask_bulk, at, echo_cluster, header, sleep};
+use common::{SERVER, ask, ask_bulk, at, echo_cluster, header, server_and_client, sleep};
 use weft_base::{ClientId, MILLISECOND, SECOND, ServerId, Status};
 use weft_rt::{Arrival, Bulk, Outgoing, Runtime, ServerRuntime, join_all};
 use weft_rt_sim::{FOREVER, Fault, MessageFaults, NodeConfig, Profile, Sim};
@@ -44,22 +44,11 @@ fn requests_of_one_connection_arrive_in_order() {
     for seed in 0..20 {
         let sim = Sim::new(seed, Profile::instant());
         sim.message_faults(MessageFaults { delay: 200_000, delay_ns: MILLISECOND, delay_max_ns: SECOND, ..MessageFaults::NONE }, FOREVER);
-        let server = sim.add_node(NodeConfig::server(SERVER));
-        let client = sim.add_node(NodeConfig::client("client0"));
         let seen = Rc::new(RefCell::new(Vec::new()));
         let seen_by_server = Rc::clone(&seen);
-        sim.start(server, move |rt| {
-            let seen = Rc::clone(&seen_by_server);
-            async move {
-                let mut arrivals = Vec::new();
-                loop {
-                    rt.receive(&mut arrivals).await;
-                    for arrival in arrivals.drain(..) {
-                        if let Arrival::Request { frame, .. } = arrival {
-                            seen.borrow_mut().push(frame.header.request.sequence);
-                        }
-                    }
-                }
+        let client = server_and_client(&sim, move |_, arrival| {
+            if let Arrival::Request { frame, .. } = arrival {
+                seen_by_server.borrow_mut().push(frame.header.request.sequence);
             }
         });
         for sequence in 1..=100 {
@@ -141,28 +130,17 @@ fn nobody_there_is_unreachable_and_silence_runs_into_the_deadline() {
 #[test]
 fn a_server_sees_connections_come_and_go() {
     let sim = Sim::new(1, Profile::instant());
-    let server = sim.add_node(NodeConfig::server(SERVER));
-    let client = sim.add_node(NodeConfig::client("client0"));
     let log = Rc::new(RefCell::new(Vec::new()));
     let log_of_server = Rc::clone(&log);
-    sim.start(server, move |rt| {
-        let log = Rc::clone(&log_of_server);
-        async move {
-            let mut arrivals = Vec::new();
-            loop {
-                rt.receive(&mut arrivals).await;
-                for arrival in arrivals.drain(..) {
-                    log.borrow_mut().push(match arrival {
-                        Arrival::Request { peer, frame } => {
-                            rt.reply(peer, Frame::reply(&frame.header, Ok(frame.body), frame.bulk));
-                            "request".to_string()
-                        }
-                        Arrival::Connected { client, incarnation, .. } => format!("connected {client:?} {incarnation}"),
-                        Arrival::Disconnected { client, .. } => format!("disconnected {client:?}"),
-                    });
-                }
+    let client = server_and_client(&sim, move |rt, arrival| {
+        log_of_server.borrow_mut().push(match arrival {
+            Arrival::Request { peer, frame } => {
+                rt.reply(peer, Frame::reply(&frame.header, Ok(frame.body), frame.bulk));
+                "request".to_string()
             }
-        }
+            Arrival::Connected { client, incarnation, .. } => format!("connected {client:?} {incarnation}"),
+            Arrival::Disconnected { client, .. } => format!("disconnected {client:?}"),
+        });
     });
     sim.block_on(client, SECOND, |rt| async move { ask(&rt, 7, 1, b"").await }).unwrap().unwrap();
     sim.crash(client);
@@ -265,23 +243,12 @@ fn a_retry_over_a_new_connection_can_overtake_the_original() {
     let mut overtaken = 0;
     for seed in 0..200 {
         let sim = Sim::new(seed, Profile::instant());
-        let server = sim.add_node(NodeConfig::server(SERVER));
-        let client = sim.add_node(NodeConfig::client("client0"));
         let seen = Rc::new(RefCell::new(Vec::new()));
         let seen_by_server = Rc::clone(&seen);
-        sim.start(server, move |rt| {
-            let seen = Rc::clone(&seen_by_server);
-            async move {
-                let mut arrivals = Vec::new();
-                loop {
-                    rt.receive(&mut arrivals).await;
-                    for arrival in arrivals.drain(..) {
-                        if let Arrival::Request { peer, frame } = arrival {
-                            seen.borrow_mut().push(frame.body[0]);
-                            rt.reply(peer, Frame::reply(&frame.header, Ok(frame.body), frame.bulk));
-                        }
-                    }
-                }
+        let client = server_and_client(&sim, move |rt, arrival| {
+            if let Arrival::Request { peer, frame } = arrival {
+                seen_by_server.borrow_mut().push(frame.body[0]);
+                rt.reply(peer, Frame::reply(&frame.header, Ok(frame.body), frame.bulk));
             }
         });
         sim.block_on(client, SECOND, |rt| async move { ask(&rt, 7, 1, &[0]).await }).unwrap().unwrap();

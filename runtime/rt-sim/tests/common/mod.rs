@@ -1,6 +1,8 @@
 //! An echo server and requests to it, for all tests.
 #![allow(dead_code)] // each test file uses a part of it
 
+use std::rc::Rc;
+
 use bytes::Bytes;
 use weft_base::{ClientId, Nanos, Payload, RequestId, SECOND, ServerId, Status};
 use weft_rt::{Arrival, Bulk, Outgoing, Runtime, ServerRuntime, Work};
@@ -21,6 +23,23 @@ pub async fn echo(rt: SimRt) {
             }
         }
     }
+}
+
+/// A server that does this with all that arrives, and a client.
+pub fn server_and_client(sim: &Sim, take: impl Fn(&SimRt, Arrival) + 'static) -> NodeId {
+    let server = sim.add_node(NodeConfig::server(SERVER));
+    let take = Rc::new(take);
+    sim.start(server, move |rt| {
+        let take = Rc::clone(&take);
+        async move {
+            let mut arrivals = Vec::new();
+            loop {
+                rt.receive(&mut arrivals).await;
+                arrivals.drain(..).for_each(|arrival| take(&rt, arrival));
+            }
+        }
+    });
+    sim.add_node(NodeConfig::client("client0"))
 }
 
 /// A server that runs [`echo`], and so many clients.
