@@ -9,11 +9,10 @@ use weft_client::SetAttr;
 use weft_posix::OpenHow;
 use weft_rt::Runtime;
 use weft_sim_tests::mount::{Mount, Open, caller, how};
-use weft_wire::Rights;
 use weft_wire::ops::SetTime;
 
 use super::delayed::{rest, world};
-use super::gathered::{THEN, bytes, fill_disks, warm};
+use super::gathered::{THEN, all_see, bytes, fill_disks, read, read_named, warm};
 use super::{ROOT, UPDATE, World};
 
 const PIECE: usize = 64 << 10;
@@ -26,32 +25,8 @@ async fn write(mount: &Mount, file: Open, all: &[u8], from: usize) {
     }
 }
 
-async fn read(mount: &Mount, name: &str) -> Vec<u8> {
-    let file = mount.open(&caller(2, 0), ROOT, name, how(Rights::READ)).await.expect("it opens");
-    let found = read_open(mount, file).await;
-    mount.release(file.opened.number).await;
-    found
-}
-
-async fn read_open(mount: &Mount, file: Open) -> Vec<u8> {
-    let pieces = mount.posix.read(file.opened.number, 0, 2 * STREAM as u64).await.expect("it is read");
-    pieces.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect()
-}
-
-async fn new(mount: &Mount, name: &str) -> Open {
+pub(super) async fn new(mount: &Mount, name: &str) -> Open {
     mount.create(&caller(1, 0), ROOT, name, 0o600).await.expect("a new file")
-}
-
-/// All mounts see these bytes.
-fn check(world: &World, name: &'static str, all: &[u8]) {
-    for number in [1, 0] {
-        let (found, size) = world.alone(number, move |mount| async move {
-            let found = read(&mount, name).await;
-            let node = mount.walk(&caller(2, 0), ROOT, name, true).await.expect("it is there");
-            (found, mount.stat(node).await.expect("it is there").size)
-        });
-        assert!(found == all && size == all.len() as u64, "{name}: mount {number} reads {} bytes of {size}", found.len());
-    }
 }
 
 /// Fewer messages, and the program waits less, than for a file that is not gathered.
@@ -77,8 +52,8 @@ fn a_stream_is_sent_while_it_is_written() {
     // At most eight parts for three data servers each; it writes faster than they do.
     assert!(new_requests <= 24 + 4 && old_requests >= 3 * (STREAM / PIECE) as u64, "{measured:?}");
     assert!(2 * new_ns < old_ns, "{measured:?}");
-    check(&world, "stream", &all);
-    check(&world, "large", &all);
+    all_see(&world, "stream", &all);
+    all_see(&world, "large", &all);
 }
 
 /// The first file of a mount is no other, whatever it writes first.
@@ -98,7 +73,7 @@ fn the_first_file_of_a_mount_is_a_stream() {
         });
         // One message more shows that there is room.
         assert!(requests <= 24 + 4 + 3, "{requests} requests after {first_bytes} bytes");
-        check(&world, "stream", &all);
+        all_see(&world, "stream", &all);
     }
 }
 
@@ -126,14 +101,14 @@ fn others_read_a_stream_while_it_is_written() {
                 rt.sleep_until(rt.now() + rt.random() % (20 * MILLISECOND)).await;
                 let least = written.get();
                 if least > 0 {
-                    let found = read(&reader, "stream").await;
+                    let found = read_named(&reader, "stream").await;
                     assert!(found.len() >= least, "{} bytes of {least}", found.len());
                     assert!(found == stream[..found.len()], "round {round}");
                 }
             }
         });
         world.run(vec![writes, reads]);
-        check(&world, "stream", &all);
+        all_see(&world, "stream", &all);
     }
 }
 
@@ -152,11 +127,11 @@ fn its_program_does_with_a_stream_what_it_likes() {
             let half = STREAM / 2 + 5000;
             write(&mount, file, &stream[..half], 0).await;
             match what {
-                0 => assert!(read_open(&mount, file).await == stream[..half]),
+                0 => assert!(read(&mount, file).await == stream[..half]),
                 1 => {
                     mount.write(&caller(1, 0), file, 100, &[7; 1000], false).await.expect("it is written");
                     stream[100..1100].fill(7);
-                    assert!(read_open(&mount, file).await == stream[..half]);
+                    assert!(read(&mount, file).await == stream[..half]);
                 }
                 2 => {
                     let changes = SetAttr { size: Some(10_000), ..SetAttr::default() };
@@ -183,7 +158,7 @@ fn its_program_does_with_a_stream_what_it_likes() {
             assert_eq!(mount.stat(file.node).await.expect("it is there").mtime, THEN);
             stream
         });
-        check(&world, name, &left);
+        all_see(&world, name, &left);
         let mtime = world.alone(1, move |mount| async move {
             let node = mount.walk(&caller(2, 0), ROOT, name, true).await.expect("it is there");
             mount.stat(node).await.expect("it is there").mtime
@@ -225,7 +200,7 @@ fn a_stream_that_does_not_fit_says_so_and_is_brought_later() {
     });
     world.sim.heal();
     world.sim.run_for(20 * SECOND);
-    check(&world, "stream", &all[..written]);
+    all_see(&world, "stream", &all[..written]);
 }
 
 /// A mount dies while its program writes: what data servers have of the stream has no gap, and is
@@ -244,7 +219,7 @@ fn a_dead_mount_leaves_the_beginning_of_a_stream() {
         world.sim.run_for(round * 5 * MILLISECOND);
         world.sim.crash(world.mounts[0].node);
         world.sim.run_for(60 * SECOND);
-        let found = world.alone(1, |mount| async move { read(&mount, "stream").await });
+        let found = world.alone(1, |mount| async move { read_named(&mount, "stream").await });
         assert!(found == all[..found.len()], "round {round}: {} bytes", found.len());
         println!("{} bytes are left", found.len());
     }
@@ -275,7 +250,7 @@ fn a_stream_goes_on_without_its_metadata_server() {
     });
     world.sim.restart(meta);
     world.alone(0, move |mount| async move { mount.close(file).await.expect("it is closed") });
-    check(&world, "stream", &all);
+    all_see(&world, "stream", &all);
 }
 
 /// Servers die and links break while both mounts write streams.
@@ -309,7 +284,7 @@ fn streams_survive_faults() {
         for number in [0, 1] {
             world.alone(number, move |mount| async move {
                 for (writer, round) in (0..5).flat_map(|writer| (0..3u8).map(move |round| (writer, round))) {
-                    let found = read(&mount, &format!("stream {writer} {round}")).await;
+                    let found = read_named(&mount, &format!("stream {writer} {round}")).await;
                     assert!(found == bytes(round, STREAM / 2 + usize::from(round) * 333), "{} bytes", found.len());
                 }
             });

@@ -43,6 +43,31 @@ async fn made(mount: &Mount, name: &str, bytes: &[u8]) -> Open {
     file
 }
 
+/// What the servers say, whatever is in the cache.
+pub(super) async fn read(mount: &Mount, file: Open) -> Vec<u8> {
+    let pieces = mount.posix.read(file.opened.number, 0, 1 << 30).await.expect("it is read");
+    pieces.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect()
+}
+
+pub(super) async fn read_named(mount: &Mount, name: &str) -> Vec<u8> {
+    let file = mount.open(&caller(2, 0), ROOT, name, how(Rights::READ)).await.expect("it opens");
+    let found = read(mount, file).await;
+    mount.release(file.opened.number).await;
+    found
+}
+
+/// All mounts see these bytes.
+pub(super) fn all_see(world: &World, name: &'static str, all: &[u8]) {
+    for number in [1, 0] {
+        let (found, size) = world.alone(number, move |mount| async move {
+            let found = read_named(&mount, name).await;
+            let node = mount.walk(&caller(2, 0), ROOT, name, true).await.expect("it is there");
+            (found, mount.stat(node).await.expect("it is there").size)
+        });
+        assert!(found == all && size == all.len() as u64, "{name}: mount {number} reads {} bytes of {size}", found.len());
+    }
+}
+
 fn attributes() -> SetAttr {
     SetAttr { mtime: Some(SetTime { at: Some(THEN) }), mode: Some(0o640), ..SetAttr::default() }
 }

@@ -7,6 +7,7 @@ use weft_rt::Runtime;
 use weft_sim_tests::mount::{Mount, Open, caller, how};
 use weft_wire::Rights;
 
+use super::gathered::read;
 use super::{ROOT, World, content};
 
 async fn make(mount: Mount, name: &'static str, number: u32) {
@@ -20,10 +21,10 @@ async fn open(mount: &Mount) -> Open {
     mount.open(&caller(1, 0), ROOT, "file", how(Rights::READ)).await.expect("it opens")
 }
 
-/// What the servers say, whatever is in the cache.
-async fn read(mount: Mount, file: Open) -> Vec<u8> {
-    let pieces = mount.posix.read(file.opened.number, 0, 1 << 20).await.expect("it can be read until it is closed");
-    pieces.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect()
+fn unlink(world: &World, mount: usize) {
+    world.alone(mount, |mount| async move {
+        mount.posix.unlink(&caller(1, 0).who, ROOT, b"file").await.expect("it is removed");
+    });
 }
 
 /// `remove`s the file that one mount has open without a message.
@@ -47,16 +48,14 @@ fn check(remove: impl FnOnce(&World)) {
     });
     assert_eq!(requests, 0, "opens of what is known, reads of what is in the cache, closes");
     remove(&world);
-    assert_eq!(world.alone(0, move |mount| read(mount, file)), content(5));
+    assert_eq!(world.alone(0, move |mount| async move { read(&mount, file).await }), content(5));
     world.alone(0, move |mount| async move { mount.release(file.opened.number).await });
 }
 
 #[test]
 fn another_gateway_removes_it() {
     check(|world| {
-        world.alone(1, |mount| async move {
-            mount.posix.unlink(&caller(1, 0).who, ROOT, b"file").await.expect("it is removed");
-        });
+        unlink(world, 1);
         world.sim.run_for(60 * SECOND);
     });
 }
@@ -73,9 +72,7 @@ fn another_gateway_puts_another_file_in_its_place() {
 #[test]
 fn its_own_gateway_removes_it() {
     check(|world| {
-        world.alone(0, |mount| async move {
-            mount.posix.unlink(&caller(1, 0).who, ROOT, b"file").await.expect("it is removed");
-        });
+        unlink(world, 0);
         world.sim.run_for(60 * SECOND);
     });
 }
@@ -84,9 +81,7 @@ fn its_own_gateway_removes_it() {
 fn servers_restart_and_another_gateway_removes_it() {
     check(|world| {
         world.cluster.restart_all();
-        world.alone(1, |mount| async move {
-            mount.posix.unlink(&caller(1, 0).who, ROOT, b"file").await.expect("it is removed");
-        });
+        unlink(world, 1);
         world.sim.run_for(60 * SECOND);
     });
 }
@@ -139,9 +134,9 @@ fn check_written_later(meanwhile: impl Fn(&World), is_removed: bool) {
         });
         meanwhile(&world);
         let (written, attr) = world.alone(0, move |mount| async move {
-            let bytes = read(mount.clone(), file).await;
+            let bytes = read(&mount, file).await;
             mount.write(&caller(1, USER), file, bytes.len() as u64, b"more", false).await.expect("it is open for writing");
-            let written = read(mount.clone(), file).await;
+            let written = read(&mount, file).await;
             let attr = mount.posix.getattr(file.node).await.expect("it is open").attr;
             mount.release(file.opened.number).await;
             (written, attr)

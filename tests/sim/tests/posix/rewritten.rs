@@ -12,7 +12,7 @@ use weft_sim_tests::mount::{Mount, Open, caller, how};
 use weft_wire::Rights;
 
 use super::delayed::{closed_in, rest};
-use super::gathered::{bytes, warm};
+use super::gathered::{all_see, bytes, read_named, warm};
 use super::{APPEND, ROOT, UPDATE, World};
 
 const PIECE: usize = 16 << 10;
@@ -25,24 +25,6 @@ async fn opened(mount: &Mount, name: &str, how: OpenHow) -> Open {
 async fn write(mount: &Mount, file: Open, all: &[u8]) {
     for (number, data) in all.chunks(PIECE).enumerate() {
         mount.write(&caller(1, 0), file, (number * PIECE) as u64, data, false).await.expect("it is written");
-    }
-}
-
-async fn read(mount: &Mount, name: &str) -> Vec<u8> {
-    let file = mount.open(&caller(2, 0), ROOT, name, how(Rights::READ)).await.expect("it opens");
-    let pieces = mount.posix.read(file.opened.number, 0, 1 << 30).await.expect("it is read");
-    mount.release(file.opened.number).await;
-    pieces.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect()
-}
-
-fn check(world: &World, name: &'static str, all: &[u8]) {
-    for number in [1, 0] {
-        let (found, size) = world.alone(number, move |mount| async move {
-            let found = read(&mount, name).await;
-            let node = mount.walk(&caller(2, 0), ROOT, name, true).await.expect("it is there");
-            (found, mount.stat(node).await.expect("it is there").size)
-        });
-        assert!(found == all && size == all.len() as u64, "{name}: mount {number} reads {} bytes of {size}", found.len());
     }
 }
 
@@ -84,7 +66,7 @@ fn a_file_that_was_there_is_written_in_large_messages() {
             1 => all,
             _ => [&before[..], &all].concat(),
         };
-        check(&world, name, &expected);
+        all_see(&world, name, &expected);
     }
 }
 
@@ -119,7 +101,7 @@ fn a_small_file_that_is_rewritten_stays_small() {
         // that finds it, too.
         let each = if by_path { 4 } else { 3 };
         assert!(requests <= 10 * each + 2, "{requests} requests, by a path: {by_path}");
-        check(&world, "small", &bytes(9, 3000));
+        all_see(&world, "small", &bytes(9, 3000));
         let attr = world.alone(1, |mount| async move {
             let node = mount.walk(&caller(2, 0), ROOT, "small", true).await.expect("it is there");
             mount.stat(node).await.expect("it is there")
@@ -148,7 +130,7 @@ fn a_power_cut_brings_no_old_content_back() {
             mount.close(file).await.expect("it is closed");
         });
         world.sim.run_for(2 * SECOND);
-        check(&world, "small", &new);
+        all_see(&world, "small", &new);
     }
 }
 
@@ -170,7 +152,7 @@ fn a_power_cut_takes_no_later_writes() {
         world.sim.restart(meta);
         world.sim.run_for((8 - round) * 300 * MILLISECOND);
         world.alone(0, move |mount| async move { mount.close(file).await.expect("it is closed") });
-        check(&world, "again", &new);
+        all_see(&world, "again", &new);
     }
 }
 
@@ -197,7 +179,7 @@ fn who_looks_at_what_is_rewritten_sees_it() {
             while written.get() < STREAM {
                 rt.sleep_until(rt.now() + rt.random() % (30 * MILLISECOND)).await;
                 let least = written.get();
-                let found = read(&reader, "again").await;
+                let found = read_named(&reader, "again").await;
                 let most = written.get();
                 assert!(found.len() == STREAM && found[..least] == all[..least], "round {round}: {least} bytes were written");
                 // What is being written while it is read may be there.
@@ -206,7 +188,7 @@ fn who_looks_at_what_is_rewritten_sees_it() {
             }
         });
         world.run(vec![writes, reads]);
-        check(&world, "again", &new);
+        all_see(&world, "again", &new);
     }
 }
 
@@ -228,7 +210,7 @@ fn a_dead_mount_leaves_old_and_new_bytes() {
         world.sim.run_for(round * 4 * MILLISECOND);
         world.sim.crash(world.mounts[0].node);
         world.sim.run_for(60 * SECOND);
-        let found = world.alone(1, |mount| async move { read(&mount, "again").await });
+        let found = world.alone(1, |mount| async move { read_named(&mount, "again").await });
         assert_eq!(found.len(), STREAM);
         let is_either = (0..STREAM).all(|at| found[at] == old[at] || found[at] == new[at]);
         assert!(is_either, "round {round}");
@@ -254,7 +236,7 @@ fn rewrites_survive_faults() {
                     let all = content(round);
                     let names: Vec<_> = ["large", "small"].into_iter().filter(|_| round > 0).collect();
                     for name in names {
-                        assert!(read(&mount, name).await == of(name, &content(round - 1)), "{name} in round {round}");
+                        assert!(read_named(&mount, name).await == of(name, &content(round - 1)), "{name} in round {round}");
                     }
                     for name in ["large", "small"] {
                         let data = of(name, &all);
@@ -277,7 +259,7 @@ fn rewrites_survive_faults() {
         world.run(writers.into());
         world.sim.recover();
         for name in ["large", "small"] {
-            check(&world, name, &of(name, &content(11)));
+            all_see(&world, name, &of(name, &content(11)));
         }
     }
 }
@@ -319,7 +301,7 @@ fn what_was_closed_stays_when_a_later_write_is_lost() {
         mount.release(file.opened.number).await;
     });
     world.sim.run_for(SECOND);
-    check(&world, "closed", &all);
+    all_see(&world, "closed", &all);
 }
 
 /// One program cuts a small file, and another one finds it empty and writes to it before the first
@@ -349,14 +331,14 @@ fn a_write_between_a_cut_and_its_answer_stays() {
             continue;
         }
         came_between += 1;
-        check(&world, "cut", &[7; 100]);
+        all_see(&world, "cut", &[7; 100]);
         world.alone(0, |mount| async move {
             let file = opened(&mount, "cut", how(Rights::WRITE)).await;
             let size = SetAttr { size: Some(150), ..SetAttr::default() };
             mount.posix.setattr(&caller(1, 0).who, file.node, &size).await.expect("it grows");
             mount.close(file).await.expect("it is closed");
         });
-        check(&world, "cut", &[[7; 100].as_slice(), &[0; 50]].concat());
+        all_see(&world, "cut", &[[7; 100].as_slice(), &[0; 50]].concat());
     }
     assert!(came_between > 20, "{came_between}");
 }

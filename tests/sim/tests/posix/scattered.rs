@@ -10,35 +10,15 @@ use weft_rt::Runtime;
 use weft_sim_tests::mount::{Mount, Open, caller, how};
 use weft_wire::Rights;
 
-use super::gathered::{bytes, warm};
+use super::behind::new;
+use super::gathered::{all_see, bytes, read, warm};
 use super::{ROOT, UPDATE, World};
 
 /// What programs of HPC write that share a file: no page, no stripe.
 const BLOCK: usize = 47_008;
 
-async fn new(mount: &Mount, name: &str) -> Open {
-    mount.create(&caller(1, 0), ROOT, name, 0o600).await.expect("a new file")
-}
-
 async fn write(mount: &Mount, file: Open, at: usize, data: &[u8]) {
     mount.write(&caller(1, 0), file, at as u64, data, false).await.expect("it is written");
-}
-
-async fn read(mount: &Mount, file: Open) -> Vec<u8> {
-    let pieces = mount.posix.read(file.opened.number, 0, 1 << 30).await.expect("it is read");
-    pieces.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect()
-}
-
-fn check(world: &World, name: &'static str, all: &[u8]) {
-    for number in [1, 0] {
-        let (found, size) = world.alone(number, move |mount| async move {
-            let file = mount.open(&caller(2, 0), ROOT, name, how(Rights::READ)).await.expect("it opens");
-            let found = read(&mount, file).await;
-            mount.release(file.opened.number).await;
-            (found, mount.stat(file.node).await.expect("it is there").size)
-        });
-        assert!(found == all && size == all.len() as u64, "{name}: mount {number} reads {} bytes of {size}", found.len());
-    }
 }
 
 /// Two programs write one file block by block, in turns and not quite: a message takes many blocks
@@ -67,7 +47,7 @@ fn blocks_of_two_programs_go_together() {
     let requests = mount.posix.stats().requests - before;
     // 4.3 MiB in nine parts or some more, for three data servers.
     assert!(requests <= 3 * 12 + 8, "{requests} requests");
-    check(&world, "blocks", &all);
+    all_see(&world, "blocks", &all);
 }
 
 /// Whoever looks meanwhile sees the bytes, holes, size and space that there are.
@@ -94,7 +74,7 @@ fn who_looks_at_a_file_with_gaps_sees_what_was_written() {
         assert!(data.is_some_and(|at| (200_000..=290_000).contains(&at)), "{data:?}");
         write(&mount, file, 0, &written[..20]).await;
     });
-    check(&world, "gaps", &all);
+    all_see(&world, "gaps", &all);
     let attr = world.alone(1, |mount| async move {
         let node = mount.walk(&caller(2, 0), ROOT, "gaps", true).await.expect("it is there");
         mount.stat(node).await.expect("it is there")
@@ -202,5 +182,5 @@ fn appends_to_a_new_file_go_together() {
         mount.close(file).await.expect("it is closed");
     });
     world.alone(1, move |mount| async move { mount.close(theirs).await.expect("it is closed") });
-    check(&world, "log", &[&all[..], b"theirs", b"ours"].concat());
+    all_see(&world, "log", &[&all[..], b"theirs", b"ours"].concat());
 }
