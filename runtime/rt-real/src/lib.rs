@@ -47,8 +47,14 @@ pub use log_lines::{Level, keep_log_small, logs_to_file, reopen_log, write_line}
 pub use shard::{DiskConfig, LimitedLog, Log, ServeError, Shard, ShardConfig, ShardRt, StopHandle, serve};
 pub use sys::{keep_descriptors_from, keep_descriptors_to_ourselves, outlive_the_file_size_limit};
 
+use std::sync::{Mutex, MutexGuard};
+
 use weft_wire::ClusterKey;
 
 /// Stands for the key where there is none: the handshake then proves nothing, so servers keep to
 /// this machine.
 const OPEN_KEY: ClusterKey = ClusterKey([0; 32]);
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no code panics while it holds this lock")
+}

@@ -4,8 +4,10 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Poll, Waker};
+
+use crate::locked;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -43,10 +45,6 @@ struct Queue {
 struct Slot<T> {
     result: Option<T>,
     waker: Option<Waker>,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no code panics while it holds this lock")
 }
 
 impl Offload {

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use weft_base::{Nanos, Payload, Status};
@@ -24,12 +24,11 @@ use table::{Pending, Table};
 
 use super::Counters;
 use super::context::{Sleep, ThreadContext};
-use crate::clock;
 use crate::handshake::Dialed;
 use crate::inbound::{BULK_DIRECT_BYTES, FrameReader, Limits};
 use crate::outbound::{encode, encode_naming};
 use crate::region::{Region, SHARED_BYTES_MIN, Slot};
-use crate::sys;
+use crate::{clock, locked, sys};
 
 /// Bytes that one read takes before the replies are handed out.
 /// Bytes that one read takes before the replies are handed out.
@@ -83,10 +82,6 @@ fn is_traced() -> bool {
 #[inline]
 fn trace_ticks() -> u64 {
     if is_traced() { weft_trace::now() } else { 0 }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no code panics while it holds this lock")
 }
 
 impl Conn {

@@ -1,7 +1,7 @@
 //! The way to one server: the present connection, made again when it is gone.
 
 use std::os::fd::AsFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use weft_base::{Nanos, Status};
@@ -11,7 +11,7 @@ use super::conn::Conn;
 use super::context::ThreadContext;
 use crate::address::Address;
 use crate::handshake::{DialError, Introduction, dial_any};
-use crate::{clock, sys};
+use crate::{clock, locked, sys};
 
 /// A wait for another thread's attempt looks around after this time at the latest.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
@@ -36,10 +36,6 @@ struct Attempts {
     /// Attempts that failed although their threads had patience left.
     failed: u64,
     last_error: Option<DialError>,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no code panics while it holds this lock")
 }
 
 impl Link {

@@ -26,10 +26,12 @@
 mod memory;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use weft_wire::REGION_PAGE_BYTES;
+
+use crate::locked;
 
 pub(crate) use memory::Memory;
 
@@ -46,10 +48,6 @@ pub(crate) struct Region {
     memory: Memory,
     /// Runs of free pages: first page and number.
     free: Mutex<BTreeMap<u32, u32>>,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no code panics while it holds this lock")
 }
 
 impl Region {

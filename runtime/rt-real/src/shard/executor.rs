@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use weft_base::Nanos;
 
+use crate::locked;
 use crate::sys::EventFd;
 
 /// Tasks polled before sockets are looked at again, however many are ready.
@@ -40,7 +41,7 @@ impl Wake for TaskWaker {
             return;
         }
         let shared = self.shared.clone();
-        shared.ready.lock().expect("no code panics while it holds this lock").push_back(self);
+        locked(&shared.ready).push_back(self);
         if shared.sleeping.load(Ordering::SeqCst) {
             shared.event.signal();
         }
@@ -96,7 +97,7 @@ impl Executor {
     /// Polls tasks until none is ready; true if it stopped before, because there were too many.
     pub(crate) fn run(&self) -> bool {
         for _ in 0..POLLS_MAX {
-            let next = self.shared.ready.lock().expect("no code panics while it holds this lock").pop_front();
+            let next = locked(&self.shared.ready).pop_front();
             let Some(waker) = next else { return false };
             self.poll(waker);
         }
@@ -133,7 +134,7 @@ impl Executor {
         // Announced first and looked after: a waker pushes first and looks after. So one of the two
         // sees the other.
         self.shared.sleeping.store(true, Ordering::SeqCst);
-        self.shared.ready.lock().expect("no code panics while it holds this lock").is_empty()
+        locked(&self.shared.ready).is_empty()
     }
 
     /// The thread does not sleep any more.
@@ -146,7 +147,7 @@ impl Executor {
         self.closed.set(true);
         let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
         drop(tasks); // not within the borrow: what they own may look at the executor
-        self.shared.ready.lock().expect("no code panics while it holds this lock").clear();
+        locked(&self.shared.ready).clear();
     }
 }
 

@@ -9,12 +9,12 @@ use weft_base::{Nanos, SECOND, Status};
 use weft_rt::Outgoing;
 use weft_wire::{Cipher, HEADER_BYTES};
 
-use super::{Conn, Leaving, Wait, is_traced, locked, trace_ticks};
+use super::{Conn, Leaving, Wait, is_traced, trace_ticks};
 use crate::client::Counters;
 use crate::client::context::ThreadContext;
-use crate::clock;
 use crate::outbound::{ENCRYPTED_BYTES, encode};
 use crate::sys::{self, Watched};
+use crate::{clock, locked};
 
 /// Requests are sent before the thread waits if so many bytes have been collected.
 pub(super) const BUFFER_BYTES_MAX: usize = 256 << 10;
