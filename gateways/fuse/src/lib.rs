@@ -28,7 +28,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weft_client::Client;
-use weft_posix::{Gateway, Options, Posix};
+use weft_posix::{Options, Posix};
 use weft_rt::ThreadRuntime;
 
 use filesystem::WeftFilesystem;
@@ -180,7 +180,9 @@ fn begin<R: ThreadRuntime>(
     beside("weft-closer", &posix, async |posix| posix.close_in_background().await).map_err(no_thread)?;
     beside("weft-keeper", &posix, async |posix| posix.keep_alive().await).map_err(no_thread)?;
     beside("weft-sender", &posix, async |posix| posix.send_in_background().await).map_err(no_thread)?;
-    hear_notices(&posix).map_err(no_thread)?;
+    let hearing = posix.clone();
+    let hear = move |server| beside("weft-notices", &hearing, async move |posix| posix.hear_notices(server).await);
+    beside("weft-notices", &posix, async |posix| posix.hear_all(hear).await).map_err(no_thread)?;
     let threads = Threads::new(options.threads);
     let filesystem = WeftFilesystem::new(posix.clone(), threads.clone());
     options.transport.may_use_rings().map_err(explain)?;
@@ -207,23 +209,6 @@ fn begin<R: ThreadRuntime>(
         return Err(nobody_serves(no_thread(error)));
     }
     Ok(MountedFs { mountpoint: mountpoint.to_path_buf(), thread, error_counts })
-}
-
-/// Hears what others change, of each metadata server on a thread of its own.
-fn hear_notices<R: ThreadRuntime>(posix: &Arc<Posix<R, Above>>) -> io::Result<()> {
-    let posix = posix.clone();
-    let hear = move || {
-        let mut heard = Vec::new();
-        while let Some(server) = posix.rt().block_on(posix.next_to_hear(&heard)) {
-            heard.push(server);
-            let started = beside("weft-notices", &posix, async move |posix| posix.hear_notices(server).await);
-            if let Err(error) = started {
-                // Nothing that this server says is believed then.
-                posix.gateway().warn(&format!("no thread for the notices of {server}: {error}"));
-            }
-        }
-    };
-    std::thread::Builder::new().name("weft-notices".into()).spawn(hear).map(drop)
 }
 
 /// Drives a flow beside the requests, on a thread of its own.

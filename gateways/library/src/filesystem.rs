@@ -101,20 +101,6 @@ impl Threads {
     }
 }
 
-/// Hears what others change as soon as leases are kept, each metadata server by a thread of its
-/// own.
-async fn hear<R: ThreadRuntime>(threads: Arc<Threads>, posix: Arc<PosixLayer<R>>) {
-    let mut heard = Vec::new();
-    posix.leases_begin().await;
-    while let Some(server) = posix.next_to_hear(&heard).await {
-        heard.push(server);
-        if threads.beside("weft-notices", &posix, async move |posix| posix.hear_notices(server).await).is_err() {
-            // Nothing is believed of a server whose notices nobody hears.
-            return;
-        }
-    }
-}
-
 impl<R: ThreadRuntime> fmt::Debug for FileSystem<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FileSystem").field("who", &self.who).field("process", &self.process).finish_non_exhaustive()
@@ -163,8 +149,12 @@ impl<R: ThreadRuntime> FileSystem<R> {
         threads.beside("weft-keeper", posix, async |posix| posix.keep_alive().await)?;
         threads.beside("weft-sender", posix, async |posix| posix.send_in_background().await)?;
         let Some(calls) = leases_after else { return Ok(()) };
-        let (hearing, heard) = (threads.clone(), posix.clone());
-        threads.beside("weft-notices", posix, async move |_| hear(hearing, heard).await)?;
+        let (beside, hearing) = (threads.clone(), posix.clone());
+        let hear = move |server| beside.beside("weft-notices", &hearing, async move |posix| posix.hear_notices(server).await);
+        threads.beside("weft-notices", posix, async |posix| {
+            posix.leases_begin().await;
+            posix.hear_all(hear).await;
+        })?;
         self.calls_left.store(calls.into(), Ordering::Relaxed);
         self.count_call();
         Ok(())

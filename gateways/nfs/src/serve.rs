@@ -19,10 +19,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use rustix::io::ioctl_fionread;
 use weft_base::{MILLISECOND, SECOND};
-use weft_posix::Posix;
 use weft_rt::{Either, ThreadRuntime, race};
 
-use crate::gateway::{Above, Nfs, Peer, lock};
+use crate::gateway::{Nfs, Peer, lock};
 use crate::locks::callback;
 use crate::portmap::PORTMAPPER_PORT;
 use crate::records;
@@ -122,7 +121,9 @@ impl<R: ThreadRuntime> Serving<R> {
         shared.beside("weft-closer", async |shared| shared.nfs.posix.close_in_background().await)?;
         shared.beside("weft-keeper", async |shared| shared.nfs.posix.keep_alive().await)?;
         shared.beside("weft-idle", async |shared| shared.nfs.tend(|| !shared.ends()).await)?;
-        hear_notices(&shared)?;
+        let hearing = shared.clone();
+        let hear = move |server| hearing.beside("weft-notices", async move |shared| shared.nfs.posix.hear_notices(server).await);
+        shared.beside("weft-notices", async |shared| shared.nfs.posix.hear_all(hear).await)?;
         let accepting = shared.clone();
         thread::Builder::new().name("weft-nfs".into()).spawn(move || accept(&accepting, &listener))?;
         Ok(Serving { shared, address })
@@ -185,24 +186,6 @@ impl<R: ThreadRuntime> Shared<R> {
     fn warn(&self, line: &str) {
         weft_posix::Gateway::warn(self.nfs.posix.gateway(), line);
     }
-}
-
-/// Hears what others change, of each metadata server on a thread of its own.
-fn hear_notices<R: ThreadRuntime>(shared: &Arc<Shared<R>>) -> io::Result<()> {
-    let shared = shared.clone();
-    let hear = move || {
-        let mut heard = Vec::new();
-        let posix: &Posix<R, Above> = &shared.nfs.posix;
-        while let Some(server) = posix.rt().block_on(posix.next_to_hear(&heard)) {
-            heard.push(server);
-            let begun = shared.beside("weft-notices", async move |shared| shared.nfs.posix.hear_notices(server).await);
-            if let Err(error) = begun {
-                // Nothing that this server says is believed then.
-                shared.warn(&format!("no thread for the notices of {server}: {error}"));
-            }
-        }
-    };
-    thread::Builder::new().name("weft-notices".into()).spawn(hear).map(drop)
 }
 
 fn accept<R: ThreadRuntime>(shared: &Arc<Shared<R>>, listener: &TcpListener) {

@@ -1,6 +1,8 @@
 //! What is told above while this layer keeps leases: it may be believed until others change it, and
 //! then it is made forgotten above before their changes are made.
 
+use std::io;
+
 use weft_base::{Attr, Handle, MILLISECOND, MODE_ACL, SECOND, ServerId};
 use weft_rt::{Runtime, join_all, race};
 use weft_wire::ops::LeaseNotice;
@@ -74,10 +76,21 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         }
     }
 
-    /// A metadata server of which notices are to be heard ([`Posix::hear_notices`]), and that was
-    /// not given before; waits for one to join. `None`: there is nothing more to do, this layer
-    /// keeps no leases or ends.
-    pub async fn next_to_hear(&self, before: &[ServerId]) -> Option<ServerId> {
+    /// Hears what others change at each metadata server, also at those that join, until this layer
+    /// keeps no leases or ends. `beside` begins [`Posix::hear_notices`] on a thread of its own.
+    pub async fn hear_all(&self, mut beside: impl FnMut(ServerId) -> io::Result<()>) {
+        let mut heard = Vec::new();
+        while let Some(server) = self.next_to_hear(&heard).await {
+            heard.push(server);
+            if let Err(error) = beside(server) {
+                // Nothing that this server says is believed then.
+                self.gateway.warn(&format!("no thread for the notices of {server}: {error}"));
+            }
+        }
+    }
+
+    /// A server that is not among these; waits for one to join.
+    async fn next_to_hear(&self, before: &[ServerId]) -> Option<ServerId> {
         loop {
             let ended = self.closes.ended.wait();
             if self.closes.lock().ends || !self.client.keeps_leases() {

@@ -29,7 +29,7 @@ pub struct Options {
     pub ttl_ns: u64,
     /// Instead of that, what is told may be believed until others change it: the gateway can make
     /// it forgotten, and drives [`Posix::hear_notices`] for each metadata server
-    /// ([`Posix::next_to_hear`]).
+    /// ([`Posix::hear_all`]).
     pub keeps_leases: bool,
     /// Files of at least this many bytes that are opened for reading are not kept in a cache.
     pub direct_from_bytes: u64,
@@ -38,7 +38,7 @@ pub struct Options {
     pub keeps_locks: bool,
     /// A file that only this gateway has open for writing is appended to without asking, and what
     /// is written to a new small one may stay here until it is closed. The gateway must hear
-    /// notices for it ([`Posix::next_to_hear`]), or others that want to write are refused. False:
+    /// notices for it ([`Posix::hear_all`]), or others that want to write are refused. False:
     /// every append takes a lock at the server.
     pub appends_alone: bool,
     /// The gateway calls [`Posix::before_close`] before a close of any file returns, not only of
