@@ -148,18 +148,8 @@ impl<R: Runtime> Client<R> {
         let Some(attributes) = inode.attributes() else { return Ok(()) };
         let set = |at: Option<WallTime>| at.map(|at| SetTime { at: Some(at) });
         let KeptAttributes { mode, atime, mtime, owner: (uid, gid), .. } = attributes;
-        let request = SetAttrRequest {
-            handle: inode.handle,
-            mode,
-            uid: None,
-            gid: None,
-            size: None,
-            atime: set(atime),
-            mtime: set(mtime),
-            who: Credentials { uid, gid, groups: Vec::new(), checked_by_kernel: false },
-            opened_for_write: false,
-            seal: None,
-        };
+        let who = Credentials { uid, gid, groups: Vec::new(), checked_by_kernel: false };
+        let request = SetAttrRequest { mode, atime: set(atime), mtime: set(mtime), ..SetAttrRequest::of(inode.handle, who) };
         self.send_setattr(flow, &request).await?;
         self.inner.opens.end_attributes(inode, attributes);
         Ok(())
