@@ -39,6 +39,7 @@ pub enum TraceMode {
 
 wire_struct! {
     /// A command about the recording of a process.
+    #[derive(Default)]
     pub struct TraceRequest {
         /// What to do; the rest is for [`TraceAction::On`].
         pub action: TraceAction,
@@ -63,7 +64,9 @@ wire_struct! {
         }
     }
 
-    /// What a process says of its recording, or of the last one if none is on.
+    /// What a process says of its recording, or of the last one if none is on. The default: it has
+    /// never recorded.
+    #[derive(Default)]
     pub struct TraceReply {
         /// Its name in files.
         pub name: String,
@@ -135,38 +138,7 @@ pub struct TraceService {
 impl TraceRequest {
     /// A command without parameters.
     pub fn new(action: TraceAction) -> TraceRequest {
-        TraceRequest {
-            action,
-            mask: String::new(),
-            mode: TraceMode::Off,
-            ring_bytes: 0,
-            sampling_bits: 0,
-            slow_ns: 0,
-            folder: String::new(),
-            ends_after_ms: None,
-        }
-    }
-}
-
-impl Default for TraceReply {
-    /// A process that has never recorded.
-    fn default() -> TraceReply {
-        TraceReply {
-            name: String::new(),
-            process: 0,
-            mode: TraceMode::Off,
-            is_writing: false,
-            mask: String::new(),
-            written: 0,
-            lost: 0,
-            forgotten: 0,
-            threads: 0,
-            threads_without_ring: 0,
-            in_flight: 0,
-            dumps: 0,
-            files: Vec::new(),
-            problem: String::new(),
-        }
+        TraceRequest { action, ..TraceRequest::default() }
     }
 }
 
