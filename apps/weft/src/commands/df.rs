@@ -11,6 +11,7 @@ use weft_host::connect::{Common, Fs};
 use weft_host::fs_arg::FsPath;
 use weft_host::output::{Table, print_as};
 use weft_host::units::human_bytes;
+use weft_wire::ops::ServerInfo;
 
 /// Show how full a file system is, without a mount
 #[derive(Debug, clap::Args)]
@@ -30,7 +31,7 @@ pub struct Args {
     json: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Report {
     fs: String,
     fs_id: String,
@@ -66,31 +67,17 @@ impl Args {
 }
 
 fn report(fs: &Fs) -> Report {
-    let mut report = Report {
-        fs: fs.client.map().fs_name.clone(),
-        fs_id: fs.id().to_string(),
-        capacity_bytes: 0,
-        used_bytes: 0,
-        free_bytes: 0,
-        inodes: 0,
-        servers: Vec::new(),
-    };
+    let mut report = Report { fs: fs.client.map().fs_name.clone(), fs_id: fs.id().to_string(), ..Report::default() };
     let answers = fs.ping_all();
     let space = DataSpace::of(answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()));
     (report.capacity_bytes, report.used_bytes, report.free_bytes) = (space.capacity_bytes, space.used_bytes, space.free_bytes);
     for (entry, answer) in answers {
-        let role = entry.id.role();
-        let mut row =
-            Row { name: entry.name, role: role.to_string(), answers: false, capacity_bytes: 0, used_bytes: 0, free_bytes: 0, objects: 0 };
-        if let Ok(info) = answer {
-            row.answers = true;
-            (row.capacity_bytes, row.used_bytes, row.free_bytes, row.objects) =
-                (info.capacity_bytes, info.used_bytes, info.free_bytes, info.objects);
-            if role == ServerRole::Meta {
-                report.inodes += info.objects;
-            }
+        let (role, answers) = (entry.id.role(), answer.is_ok());
+        let ServerInfo { capacity_bytes, used_bytes, free_bytes, objects, .. } = answer.unwrap_or_default();
+        if role == ServerRole::Meta {
+            report.inodes += objects;
         }
-        report.servers.push(row);
+        report.servers.push(Row { name: entry.name, role: role.to_string(), answers, capacity_bytes, used_bytes, free_bytes, objects });
     }
     report
 }
