@@ -6,9 +6,10 @@ use crate::program::Extent;
 use crate::record::NO_NUMBER;
 
 /// What a client asks a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestKind {
     /// Send me these extents.
+    #[default]
     Read,
     /// I shall send you these extents.
     Write,
@@ -17,7 +18,7 @@ pub enum RequestKind {
 }
 
 /// A request; lives from its sending until the server needs it no more.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Request {
     /// What is asked.
     pub kind: RequestKind,
@@ -60,35 +61,16 @@ impl Requests {
     /// A new request with the extents of `list`.
     pub fn add(&mut self, kind: RequestKind, (task, process): (u32, u32), server: u32, file: u32, list: &[Extent]) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.all.push(Request {
-                kind,
-                task,
-                process,
-                server,
-                file,
-                extents: Vec::new(),
-                bytes: 0,
-                left: 0,
-                unwritten: 0,
-                cursor: (0, 0),
-                reply: 0,
-                asked: false,
-                arrived: false,
-                number: NO_NUMBER,
-            });
+            self.all.push(Request::default());
             (self.all.len() - 1) as u32
         });
         let request = &mut self.all[index as usize];
-        (request.kind, request.task, request.process, request.server, request.file) = (kind, task, process, server, file);
-        request.extents.clear();
-        request.extents.extend_from_slice(list);
-        request.bytes = list.iter().map(|extent| extent.bytes).sum();
-        request.left = request.bytes;
-        request.unwritten = request.bytes;
-        request.cursor = (0, 0);
-        request.asked = false;
-        request.arrived = false;
-        request.number = NO_NUMBER;
+        let mut extents = std::mem::take(&mut request.extents);
+        extents.clear();
+        extents.extend_from_slice(list);
+        let bytes = list.iter().map(|extent| extent.bytes).sum();
+        let (left, unwritten, number) = (bytes, bytes, NO_NUMBER);
+        *request = Request { kind, task, process, server, file, extents, bytes, left, unwritten, number, ..Request::default() };
         index
     }
 

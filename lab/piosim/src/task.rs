@@ -131,6 +131,7 @@ pub struct Frame<'a> {
 }
 
 /// One strand of execution of a rank.
+#[derive(Default)]
 pub struct Task<'a> {
     /// The application.
     pub app: u32,
@@ -167,25 +168,7 @@ pub struct Task<'a> {
 
 impl<'a> Task<'a> {
     pub(crate) fn new(app: u32, rank: u32, process: u32, commands: &'a [Command]) -> Task<'a> {
-        Task {
-            app,
-            rank,
-            process,
-            commands,
-            position: 0,
-            frames: Vec::new(),
-            pending: 0,
-            issued: false,
-            since: 0,
-            issuing: false,
-            ending: false,
-            parent: None,
-            running: Vec::new(),
-            received: (false, 0),
-            views: BTreeMap::new(),
-            requests: Vec::new(),
-            finished: None,
-        }
+        Task { app, rank, process, commands, ..Task::default() }
     }
 
     /// Whether it is the program of a rank, not one of its non-blocking commands.
