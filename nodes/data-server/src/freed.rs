@@ -6,7 +6,7 @@ use weft_base::Nanos;
 use weft_store::objects::{BLOCK_BYTES, BlockRun, ObjectRecord, ObjectTable, QuarantineMark};
 
 /// What is known about space beyond the table.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SpaceState {
     /// Large runs that were freed since the last round began.
     pub freed_runs: Vec<BlockRun>,
@@ -33,15 +33,7 @@ pub struct Freed {
 impl SpaceState {
     /// Nothing was freed yet.
     pub fn new(now: Nanos) -> SpaceState {
-        SpaceState {
-            freed_runs: Vec::new(),
-            freed: false,
-            round_has_runs: false,
-            durable: VecDeque::new(),
-            looked_at: now,
-            plans_then: 0,
-            has_plenty: false,
-        }
+        SpaceState { looked_at: now, ..SpaceState::default() }
     }
 
     /// Looks at a change before it is applied: what will it free?

@@ -137,7 +137,7 @@ impl MessageFaults {
 
 /// Which faults a plan may contain, and how many at most of each (the number is drawn from 0 to
 /// that).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FaultSettings {
     /// All faults begin and end within so long, in nanoseconds; a [`Fault::Pause`] or restart may
     /// end a little later.
@@ -169,20 +169,7 @@ pub struct FaultSettings {
 impl FaultSettings {
     /// No fault at all.
     pub fn none(duration_ns: u64) -> FaultSettings {
-        FaultSettings {
-            duration_ns,
-            crashes: 0,
-            power_cuts: 0,
-            client_crashes: 0,
-            partitions: 0,
-            breaks: 0,
-            disk_full: 0,
-            disk_errors: 0,
-            slow: 0,
-            pauses: 0,
-            messages: MessageFaults::NONE,
-            down_max_ns: duration_ns / 4,
-        }
+        FaultSettings { duration_ns, down_max_ns: duration_ns / 4, ..FaultSettings::default() }
     }
 
     /// Everything from which a cluster must recover by itself without losing what survives a

@@ -15,7 +15,7 @@ use crate::{Access, CacheLayer, FileKey, Job, JobPiece, LayerStats, Next, Piece,
 const LAST_FILE_WEIGHT: u64 = 10;
 
 /// The layer. Write jobs have no parts: a write job of `n` bytes frees `n` bytes of memory.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ServerDirected {
     config: ClassicConfig,
     reads: Files,
@@ -67,17 +67,7 @@ impl Files {
 impl ServerDirected {
     /// An empty layer.
     pub fn new(config: &ClassicConfig) -> ServerDirected {
-        ServerDirected {
-            config: *config,
-            reads: Files::default(),
-            writes: Files::default(),
-            chains: Chains::default(),
-            last_file: None,
-            last_offset: None,
-            write_issued: None,
-            flushed: Vec::new(),
-            stats: LayerStats::default(),
-        }
+        ServerDirected { config: *config, ..ServerDirected::default() }
     }
 
     fn files(&mut self, access: Access) -> &mut Files {

@@ -63,6 +63,7 @@ pub(crate) struct End {
 }
 
 /// What recovery or creation hands to a new journal.
+#[derive(Default)]
 pub(crate) struct Start {
     pub(crate) next_lsn: Lsn,
     /// Of a segment that must be begun.
@@ -100,16 +101,7 @@ impl<D: Disk> Journal<D> {
         {
             return Err(JournalError::NoSpaceToBegin { needed_bytes, free_bytes });
         }
-        let start = Start {
-            next_lsn: Lsn::FIRST,
-            sequence: 1,
-            segments: Vec::new(),
-            end: None,
-            spares: Vec::new(),
-            generation: 0,
-            checkpoint_bytes: 0,
-            bytes_since_checkpoint: 0,
-        };
+        let start = Start { next_lsn: Lsn::FIRST, sequence: 1, ..Start::default() };
         Journal::start(disk, config, start).await
     }
 

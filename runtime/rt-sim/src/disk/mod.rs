@@ -22,7 +22,7 @@ use crate::ids::SlotId;
 use crate::models::{SeekProfile, Station};
 
 /// The disk of a node as the simulator holds it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct NodeDisk {
     pub(crate) volume: Volume,
     pub(crate) station: Station,
@@ -60,15 +60,7 @@ pub struct DiskCounts {
 
 impl NodeDisk {
     pub(crate) fn new(capacity: u64) -> NodeDisk {
-        NodeDisk {
-            volume: Volume::new(capacity),
-            station: Station::default(),
-            running: BTreeMap::new(),
-            last_operation: 0,
-            calls_end_at: 0,
-            head: None,
-            counts: DiskCounts::default(),
-        }
+        NodeDisk { volume: Volume::new(capacity), ..NodeDisk::default() }
     }
 }
 

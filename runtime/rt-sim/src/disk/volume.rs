@@ -84,7 +84,7 @@ pub enum DiskFaultKind {
 }
 
 /// Everything on one disk.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Volume {
     names: BTreeMap<String, u64>,
     files: BTreeMap<u64, SimFile>,
@@ -101,17 +101,7 @@ pub(crate) struct Volume {
 
 impl Volume {
     pub(crate) fn new(capacity: u64) -> Volume {
-        Volume {
-            names: BTreeMap::new(),
-            files: BTreeMap::new(),
-            last_file: 0,
-            open: BTreeMap::new(),
-            last_open: 0,
-            capacity,
-            used: 0,
-            is_full: false,
-            failing: BTreeMap::new(),
-        }
+        Volume { capacity, ..Volume::default() }
     }
 
     /// The number of the next change of an open file: what a sync that begins now has to cover.

@@ -35,7 +35,7 @@ const HALF_NS_MAX: u64 = 60 * SECOND;
 const SHORT_NS_MAX: u64 = 500 * MILLISECOND;
 
 /// What is counted of one connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pressure {
     /// Requests that are not handed over yet; nothing is read meanwhile.
     pub(super) waiting: VecDeque<Frame>,
@@ -53,15 +53,7 @@ pub(super) struct Pressure {
 
 impl Pressure {
     pub(super) fn new() -> Pressure {
-        Pressure {
-            waiting: VecDeque::new(),
-            turn: 0,
-            handed: 0,
-            reply_bytes: REPLY_BYTES_FIRST,
-            unsent_bytes: 0,
-            half_bytes: 0,
-            half_since: None,
-        }
+        Pressure { reply_bytes: REPLY_BYTES_FIRST, ..Pressure::default() }
     }
 
     /// It was not read from, and is again: only from now on can it go on.
