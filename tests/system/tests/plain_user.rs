@@ -157,9 +157,10 @@ fn commands_do_with_few_threads() {
     ok(&mut user.weft(&["up", "--state", "state"]));
     fs::create_dir(user.fs.path("tree")).unwrap();
     (0..50).for_each(|number| fs::write(user.fs.path("tree").join(format!("f{number}")), "text").unwrap());
-    let mut done = [0; 2];
+    let mut done = [0; 3];
     for more in [1, 2, 3, 4, 6, 8, 20] {
-        for (number, words) in [format!("cp -r ../tree state:/{more}"), "status state".into()].iter().enumerate() {
+        let commands = [format!("cp -r ../tree state:/{more}"), "status state".into(), "top --once state".into()];
+        for (number, words) in commands.iter().enumerate() {
             let output = user.with_threads(more, words);
             let said = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.code().is_some_and(|code| code < 2) && !said.contains("panicked"), "{words}: {said}");
