@@ -64,9 +64,10 @@ impl<R: Runtime> Client<R> {
     /// Asks the servers where this client has files open, so that the session stays alive and a
     /// restart of a server is noticed within its grace period; closes what was dropped without
     /// [`Client::close`] and what was opened without an answer, reports what could not be reported
-    /// in time, and brings to data servers what is delayed of files that have been open for a while. To be called every few
-    /// seconds by a process that may hold files open while it is idle (a mount). Takes 5 s at most
-    /// for every server, all in parallel; failures are left for the next call.
+    /// in time, and brings to data servers what is delayed of files that have been open for a
+    /// while. To be called every few seconds by a process that may hold files open while it is idle
+    /// (a mount). Takes 5 s at most for every server, all in parallel; failures are left for the
+    /// next call.
     pub async fn keep_alive(&self) {
         let servers = self.map().meta.iter().map(|entry| entry.id);
         let flows = servers.map(|server| async move {

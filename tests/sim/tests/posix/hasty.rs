@@ -253,7 +253,7 @@ fn run(seed: u64) -> u32 {
     let hasty = Mount::within(deadline_ns, options, &world.sim, &world.cluster, "hasty");
     let dir = world
         .alone(0, |mount| async move { mount.posix.mkdir(&caller(1, 0).who, ROOT, b"dir", 0o755).await.expect("a new directory").node });
-    if seed % 5 > 0 {
+    if !seed.is_multiple_of(5) {
         world.plan_faults();
     }
     let program = |number| {
