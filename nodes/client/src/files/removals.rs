@@ -42,7 +42,7 @@ impl<R: Runtime> Client<R> {
                 return None;
             }
             let of_dir = DirChange { version: parent.version + 1, time: at };
-            change.done(if is_directory { Effect::RemovedDirectory(of_dir) } else { Effect::Removed(of_dir) });
+            change.done(if is_directory { Effect::RemovedDirectory(of_dir, Some(handle)) } else { Effect::Removed(of_dir) });
             let removed = Removed { name: name.clone(), handle, kind, at };
             Some((Absorbed { dir, who: who.clone(), since: now, done: Done::Removed(removed) }, ()))
         });

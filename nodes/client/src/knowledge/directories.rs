@@ -175,6 +175,14 @@ impl KnownDirectories {
         self.changed(dir, change, asked, Entries { all: -1, directories: -1 }, |names| remove(names, name));
     }
 
+    /// A directory that we have removed, and that nobody will be asked about: who holds it sees no
+    /// links.
+    pub fn has_no_name(&self, dir: Handle) {
+        if let Some(directory) = self.lock().directories.get_mut(&dir) {
+            directory.attr.nlink = 0;
+        }
+    }
+
     /// We have moved a name within the directory; `replaced`: the new one led to something before.
     pub fn renamed(&self, dir: Handle, (from, to): (&[u8], &[u8]), replaced: bool, change: DirChange, asked: Nanos) {
         let entries = Entries { all: -i64::from(replaced), directories: 0 };

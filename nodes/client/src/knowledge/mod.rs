@@ -67,8 +67,8 @@ pub(crate) enum Effect<'a> {
     MadeDirectory(DirChange, Option<&'a Attr>),
     /// The name leads to nothing any more.
     Removed(DirChange),
-    /// The name does not lead to a directory any more.
-    RemovedDirectory(DirChange),
+    /// The name does not lead to a directory any more: to this one, if that is known.
+    RemovedDirectory(DirChange, Option<Handle>),
     /// The first name, of a file, has become the second one, of the same directory; true if that
     /// led to something before.
     Renamed(DirChange, bool),
@@ -395,7 +395,10 @@ impl Changing<'_> {
                 }
             }
             (Touched::Lost(dir, name), Effect::Removed(change)) => directories.removed(dir, name, change, at),
-            (Touched::Lost(dir, name), Effect::RemovedDirectory(change)) => directories.removed_directory(dir, name, change, at),
+            (Touched::Lost(dir, name), Effect::RemovedDirectory(change, removed)) => {
+                directories.removed_directory(dir, name, change, at);
+                removed.into_iter().for_each(|removed| directories.has_no_name(removed));
+            }
             (Touched::Names((dir, from), (_, to)), Effect::Renamed(change, replaced)) => {
                 directories.renamed(dir, (from, to), replaced, change, at);
             }

@@ -244,8 +244,12 @@ impl<R: Runtime> Client<R> {
         }
         let change = self.changing(Touched::Lost(dir, &name));
         let reply = self.call_in_dir(flow, dir, By::Name(&name), |at| RmdirRequest { at, name: name.clone(), who: who.clone() }).await?;
-        change.done(Effect::RemovedDirectory(reply.dir));
-        if let Some(Led::To(removed, ..)) = known {
+        let removed = match known {
+            Some(Led::To(removed, ..)) => Some(removed),
+            _ => None,
+        };
+        change.done(Effect::RemovedDirectory(reply.dir, removed));
+        if let Some(removed) = removed {
             self.inner.delegations.removed(removed);
         }
         Ok(())

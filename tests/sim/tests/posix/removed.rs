@@ -68,6 +68,8 @@ fn directories_are_removed_without_asking() {
         assert_eq!(refused.map_err(|error| error.status), Err(Status::NotEmpty));
         mount.remove(&caller(1, 0), node, "f0", false).await.expect("it is there");
         mount.remove(&caller(1, 0), top, &last, true).await.expect("it is empty");
+        // Who holds it sees that it has gone.
+        assert_eq!(mount.stat(node).await.expect("it is held").nlink, 0);
         let gone = mount.create(&caller(1, 0), node, "late", 0o644).await;
         assert_eq!(gone.map(drop).map_err(|error| error.status), Err(Status::NotFound));
         assert!(here.len() > 20, "{}", here.len());
