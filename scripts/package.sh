@@ -68,7 +68,10 @@ Description: parallel file system and its own performance laboratory
  explaining are one program.
 TEXT
 chmod -R u=rwX,go=rX "$root"
-dpkg-deb --root-owner-group -Zxz --build "$root" "$out/weft_${version}_$machine.deb" >/dev/null
+# A package that was not finished is none.
+deb="$out/weft_${version}_$machine.deb"
+dpkg-deb --root-owner-group -Zxz --build "$root" "$deb.new" >/dev/null
+mv "$deb.new" "$deb"
 
 # The image: one layer with one file, in the layout of the Open Container Initiative.
 image="$work/image" layer="$work/layer"

@@ -276,5 +276,7 @@ mod tests {
         assert!(told.len() == 3 && told[1] == "weft.send changes nothing here: it is for models and virtual time", "{told:?}");
         let wrong = cases("engines", &["weft.engine=nonsense"]).expect_err("no engine").to_string();
         assert!(wrong.contains("weft.engine: unknown variant `nonsense`"), "{wrong}");
+        let wrong = cases("engines", &["stripe=0"]).expect_err("no stripe").to_string();
+        assert!(wrong.contains("must be above 0"), "{wrong}");
     }
 }

@@ -12,7 +12,7 @@ use weft_analysis::results::Spread;
 use weft_host::config::{Durability, Engine, LayerKind};
 use weft_plan::document::{Choices, Table, text, truth};
 use weft_plan::files::Plan;
-use weft_plan::units::{bytes, name, number, seconds, up_to};
+use weft_plan::units::{above_zero, bytes, name, number, seconds, up_to};
 use weft_plan::workload;
 
 use crate::stats::{SURE_MIN, median_interval};
@@ -171,7 +171,7 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<(Setup, Workload)> {
     }
     let clients = root.swept("clients", choices, |value| up_to(value, 256))?.unwrap_or(1);
     let servers = root.swept("servers", choices, |value| up_to(value, 64))?.unwrap_or(1);
-    let stripe_bytes = root.swept("stripe", choices, bytes)?.unwrap_or(1 << 20);
+    let stripe_bytes = root.swept("stripe", choices, above_zero(bytes))?.unwrap_or(1 << 20);
     let server = root.table("server")?;
     let layer = server.swept("cache_layer", choices, value_of::<LayerKind>)?;
     finish(&server, &SERVER_OF_MODELS)?;
