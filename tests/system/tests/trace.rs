@@ -323,8 +323,13 @@ fn a_flight_recorder_is_written_after_an_error_a_slow_operation_and_a_signal() {
     let stopped = fs.pid("meta0").expect("it runs");
     signal(stopped, Signal::STOP).expect("it lives");
     let path = fs.mnt().join("slow");
-    let maker = std::thread::spawn(move || fs::write(path, b"x"));
-    std::thread::sleep(Duration::from_millis(60));
+    let (begins, begun) = std::sync::mpsc::channel();
+    let maker = std::thread::spawn(move || {
+        begins.send(()).expect("somebody waits for it");
+        fs::write(path, b"x")
+    });
+    begun.recv().expect("no panic");
+    std::thread::sleep(Duration::from_millis(200));
     signal(stopped, Signal::CONT).expect("it lives");
     maker.join().expect("no panic").expect("the server goes on");
     wait_until("the dump after a slow operation", PATIENCE, || number(&trace_quietly(&fs), "mount-mnt", "dumps") >= 1);
