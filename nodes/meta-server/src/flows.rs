@@ -89,6 +89,15 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         Step::Later
     }
 
+    /// To be asked before a flow that has waited opens or makes something: its client may have
+    /// given the request up and have gone on, and would never close what nobody has told it of.
+    ///
+    /// # Errors
+    /// [`Status::StaleRequest`]: it has.
+    pub(crate) fn check_wanted(&self, header: &Header) -> Result<()> {
+        self.state.borrow_mut().admit(header.request, header.finished_below()).map(drop)
+    }
+
     /// Answers the request that a flow has executed, and repetitions of it.
     async fn flow_ended(&self, header: &Header, mut served: ServedRequest, result: Result<Bytes>) {
         served.waited(weft_trace::now());

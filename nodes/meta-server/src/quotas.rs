@@ -61,6 +61,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let deadline = self.rt.now() + self.config.patience_ns;
         loop {
             self.borrow_inodes(charged, deadline).await?;
+            self.check_wanted(&header)?;
             match self.answer_alone(&header, &request).ok_or(Status::NotSupported)? {
                 // Somebody else was faster.
                 Err(Status::QuotaExceeded) => {}
@@ -76,10 +77,18 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(crate) async fn open_with_room(self: Rc<Self>, header: Header, request: OpenRequest) -> Result<Bytes> {
         let deadline = self.rt.now() + self.config.patience_ns;
         let wanted = request.room.clone().ok_or(Status::Invalid)?;
+        let is_open = || self.state.borrow().opened_by(header.request.client, request.handle).is_some();
+        let was_open = is_open();
         loop {
             let lacks = self.state.borrow().lacks_room(request.handle, &wanted);
             if let Some((id, more)) = lacks {
                 self.borrow(Account { id, of: Resource::Bytes }, more, deadline).await?;
+                self.check_wanted(&header)?;
+            }
+            if was_open && !is_open() {
+                // Its client has given this up and closed the file, and does not know yet of all
+                // earlier requests what became of them.
+                return Err(Status::Busy);
             }
             let mut record = Record::default();
             let reply = self.state.borrow().prepare_open(&self.context(header.request.client), &request, &mut record);

@@ -1,6 +1,6 @@
 //! A mount whose calls are given up after some milliseconds, so that nobody knows what became of
 //! many of them. What was acknowledged is there, others are never held up by what was given up, and
-//! nothing of it stays behind, though the mount goes on.
+//! nothing of it stays behind, though the mount goes on. A user with limits can use all of them.
 //!
 //! `WEFT_HASTY_SEEDS=100..200` runs other seeds.
 
@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use weft_base::{MILLISECOND, SECOND, Status};
+use weft_base::{BLOCK_BYTES, MILLISECOND, SECOND, Status};
 use weft_client::{Result, SetAttr};
 use weft_posix::{CallingThread, InodeNumber, Options, Refusal};
 use weft_rt::Runtime;
@@ -17,6 +17,7 @@ use weft_sim_tests::mount::{Mount, Open, caller, how};
 use weft_wire::Rights;
 use weft_wire::ops::{Family, LockKind};
 
+use crate::limited::{Auditor, Limits, USER, use_up};
 use crate::trees::examine;
 use crate::{APPEND, ROOT, UPDATE, World, lock, pause, seeds_of};
 
@@ -192,13 +193,17 @@ impl Program {
                 _ => self.read().await,
             };
             match done {
-                Err(error) if error.status.is_transient() || error.status == Status::WritesLost => self.given_up += 1,
+                Err(error) if error.status.is_transient() || is_given_up(error.status) => self.given_up += 1,
                 done => done.unwrap_or_else(|error| panic!("{error}")),
             }
             pause(&self.mount).await;
         }
         self
     }
+}
+
+fn is_given_up(status: Status) -> bool {
+    matches!(status, Status::WritesLost | Status::QuotaExceeded)
 }
 
 fn same(name: &str, bytes: &[u8], is: &[u8]) {
@@ -218,7 +223,7 @@ async fn disturb(mount: Mount, dir: InodeNumber, is_over: Rc<Cell<bool>>) {
 }
 
 /// Somebody with time looks at everything: what is sure is as it was left.
-async fn look(mount: Mount, dir: InodeNumber, sure: Vec<BTreeMap<String, Vec<u8>>>) {
+async fn look(mount: Mount, dir: InodeNumber, sure: Vec<BTreeMap<String, Vec<u8>>>, may_append: bool) {
     let (who, begin) = (caller(1, 0), mount.posix.rt().now());
     let names = mount.list(&who, dir, true, 20).await.expect("it is listed");
     for (name, is) in sure.iter().flatten() {
@@ -228,7 +233,9 @@ async fn look(mount: Mount, dir: InodeNumber, sure: Vec<BTreeMap<String, Vec<u8>
         mount.close(file).await.expect("it is closed");
         // Nobody else has anything of it.
         let file = mount.open(&who, dir, name, how(APPEND)).await.unwrap_or_else(|error| panic!("{error}: {name}"));
-        mount.write(&who, file, 0, b"more", true).await.unwrap_or_else(|error| panic!("{error}: {name}"));
+        if may_append {
+            mount.write(&who, file, 0, b"more", true).await.unwrap_or_else(|error| panic!("{error}: {name}"));
+        }
         let locked = mount.posix.lock(file.node, lock(LockKind::Exclusive, 1, file.opened.number), None).await;
         locked.unwrap_or_else(|refusal| panic!("{refusal:?}: {name}"));
         mount.release(file.opened.number).await;
@@ -242,7 +249,7 @@ async fn look(mount: Mount, dir: InodeNumber, sure: Vec<BTreeMap<String, Vec<u8>
 }
 
 /// One run; gives how often something was given up.
-fn run(seed: u64) -> u32 {
+pub fn run(seed: u64) -> u32 {
     let meta = 1 + (seed % 3) as usize;
     let mut world = World::of(meta, Durability::Batch, seed, |sim, cluster, name| Mount::new(sim, cluster, name, None));
     if seed % 4 < 2 {
@@ -251,13 +258,26 @@ fn run(seed: u64) -> u32 {
     let deadline_ns = [5, 20, 80, 300][(seed / 3 % 4) as usize] * MILLISECOND;
     let options = Options { absorbs: seed % 8 > 4, ..Mount::options((seed % 7 == 3).then_some(0)) };
     let hasty = Mount::within(deadline_ns, options, &world.sim, &world.cluster, "hasty");
-    let dir = world
-        .alone(0, |mount| async move { mount.posix.mkdir(&caller(1, 0).who, ROOT, b"dir", 0o755).await.expect("a new directory").node });
+    // With limits that they meet.
+    let is_limited = seed % 6 == 5;
+    let uid = if is_limited { USER } else { 0 };
+    let dir = world.alone(0, move |mount| async move {
+        let who = caller(1, 0).who;
+        let made = mount.posix.mkdir(&who, ROOT, b"dir", 0o777).await.expect("a new directory");
+        let change = SetAttr { uid: Some(uid), gid: Some(uid), ..SetAttr::default() };
+        mount.posix.setattr(&who, made.node, &change).await.expect("it is given away");
+        made.node
+    });
+    let auditor = Auditor::of(&world);
+    let limits = Limits { inodes: 30, bytes: 200 * BLOCK_BYTES };
+    if is_limited {
+        auditor.limit(&world, limits);
+    }
     if !seed.is_multiple_of(5) {
         world.plan_faults();
     }
     let program = |number| {
-        let (mount, who) = (hasty.clone(), caller(10 + number, 0));
+        let (mount, who) = (hasty.clone(), caller(10 + number, uid));
         Program { mount, who, dir, number, names: 0, sure: BTreeMap::new(), given_up: 0 }
     };
     let flows = (0..PROGRAMS).map(program).map(|program| world.sim.spawn_on(hasty.node, move |_| program.work()));
@@ -274,7 +294,11 @@ fn run(seed: u64) -> u32 {
     world.sim.run_for(REST_NS);
     let given_up = programs.iter().map(|program| program.given_up).sum();
     let sure = programs.into_iter().map(|program| program.sure).collect();
-    world.alone(1, move |mount| look(mount, dir, sure));
+    world.alone(1, move |mount| look(mount, dir, sure, !is_limited));
+    if is_limited {
+        let left = limits.left(auditor.taken(&world, limits));
+        world.alone(1, move |mount| use_up(mount, dir, left));
+    }
     for number in 0..2 {
         world.alone(number, |mount| async move { mount.posix.end(30 * SECOND).await });
     }

@@ -19,7 +19,7 @@ use weft_wire::ops::{QuotaId, QuotaKind};
 use crate::trees::examine;
 use crate::{ROOT, UPDATE, World, seeds_of};
 
-const USER: u32 = 7;
+pub const USER: u32 = 7;
 /// Programs at the same time.
 const PROGRAMS: u32 = 3;
 /// What each does in one round, at most.
@@ -31,9 +31,16 @@ const REST_NS: u64 = 3 * SECOND;
 const REST_AFTER_FAULTS_NS: u64 = 40 * SECOND;
 
 #[derive(Clone, Copy, Debug)]
-struct Limits {
-    inodes: u64,
-    bytes: u64,
+pub struct Limits {
+    pub inodes: u64,
+    pub bytes: u64,
+}
+
+impl Limits {
+    /// What he may have beyond these numbers of inodes and bytes that he has.
+    pub fn left(self, (inodes, bytes): (u64, u64)) -> (u64, u64) {
+        (self.inodes - inodes, (self.bytes - bytes) / BLOCK_BYTES)
+    }
 }
 
 /// One program, with what it has made.
@@ -174,19 +181,34 @@ impl Program {
 }
 
 /// Asks servers directly.
-struct Auditor {
+pub struct Auditor {
     node: NodeId,
     client: Client<SimRt>,
 }
 
 impl Auditor {
+    pub fn of(world: &World) -> Auditor {
+        let (node, client) = world.cluster.add_client("auditor", 60 * SECOND);
+        Auditor { node, client }
+    }
+
+    /// From now on the user has these limits.
+    pub fn limit(&self, world: &World, limits: Limits) {
+        self.ask(world, move |client| async move {
+            let id = QuotaId::user(USER);
+            let untold = client.limit_inodes(id, Some(limits.inodes)).await.expect("a limit");
+            let untold_of_bytes = client.limit_bytes(id, Some(limits.bytes)).await.expect("a limit");
+            assert_eq!((untold, untold_of_bytes), (Vec::new(), Vec::new()));
+        });
+    }
+
     fn ask<T: 'static, F: Future<Output = T> + 'static>(&self, world: &World, question: impl FnOnce(Client<SimRt>) -> F) -> T {
         let client = self.client.clone();
         world.run(vec![world.sim.spawn_on(self.node, |_| question(client))]).pop().expect("one flow")
     }
 
     /// What the user has: no more than he may.
-    fn taken(&self, world: &World, limits: Limits) -> (u64, u64) {
+    pub fn taken(&self, world: &World, limits: Limits) -> (u64, u64) {
         let usage = self.ask(world, |client| async move { client.usage(&Credentials::ROOT, QuotaKind::User, USER..=USER).await });
         let usage = usage.expect("all servers answer")[&USER];
         assert!(usage.inodes <= limits.inodes && usage.bytes <= limits.bytes, "{usage:?} of {limits:?}");
@@ -196,7 +218,7 @@ impl Auditor {
 }
 
 /// Alone, he may make files and then write blocks until all is used.
-async fn use_up(mount: Mount, dir: InodeNumber, (inodes, blocks): (u64, u64)) {
+pub async fn use_up(mount: Mount, dir: InodeNumber, (inodes, blocks): (u64, u64)) {
     let who = caller(50, USER);
     let refused = |outcome: Result<()>| assert_eq!(outcome.map_err(|error| error.status), Err(Status::QuotaExceeded));
     for number in 0..inodes {
@@ -227,8 +249,7 @@ fn run(seed: u64) -> u32 {
     if seed % 4 < 2 {
         world.takes_small_files();
     }
-    let (node, client) = world.cluster.add_client("auditor", 60 * SECOND);
-    let auditor = Auditor { node, client };
+    let auditor = Auditor::of(&world);
     let random = |below: u64| world.sim.random().below(below);
     let limits = Limits { inodes: 8 + random(20), bytes: (20 + random(100)) * BLOCK_BYTES };
     let is_spread = seed % 3 == 2;
@@ -247,12 +268,7 @@ fn run(seed: u64) -> u32 {
         }
         dirs
     });
-    auditor.ask(&world, |client| async move {
-        let id = QuotaId::user(USER);
-        let untold = client.limit_inodes(id, Some(limits.inodes)).await.expect("a limit");
-        let untold_of_bytes = client.limit_bytes(id, Some(limits.bytes)).await.expect("a limit");
-        assert_eq!((untold, untold_of_bytes), (Vec::new(), Vec::new()));
-    });
+    auditor.limit(&world, limits);
     let mut programs: Vec<Program> = (0..PROGRAMS)
         .map(|number| Program {
             mounts: world.mounts.clone(),
@@ -275,7 +291,7 @@ fn run(seed: u64) -> u32 {
         let (inodes, bytes) = auditor.taken(&world, limits);
         let has: usize = programs.iter().map(|program| 1 + program.files.len() + program.dirs.len()).sum();
         assert_eq!(inodes, 1 + has as u64, "after round {round}");
-        let (dir, left) = (dirs[PROGRAMS as usize], (limits.inodes - inodes, (limits.bytes - bytes) / BLOCK_BYTES));
+        let (dir, left) = (dirs[PROGRAMS as usize], limits.left((inodes, bytes)));
         world.alone(round as usize % 2, |mount| use_up(mount, dir, left));
         auditor.taken(&world, limits);
         programs = world.run(

@@ -134,3 +134,11 @@ fn a_close_that_is_told_again_closes_what_was_opened_since() {
 fn attributes_that_come_with_a_close_after_a_restart_are_taken() {
     crate::trees::run(31_733);
 }
+
+/// A user with a limit of bytes opened a file for more, and a server that had to ask another one
+/// for that opened it when the client had given the open up and closed the file. Of
+/// [`crate::hasty`].
+#[test]
+fn what_was_given_up_and_closed_is_not_opened() {
+    crate::hasty::run(377);
+}
