@@ -20,6 +20,14 @@ fn close_with_gaps(m: &mut Machine, handle: Handle) -> ClosePlan {
     }
 }
 
+fn take_in(m: &mut Machine, file: Handle, told: &DataState) {
+    m.change(|state, _, record| {
+        state.prepare_sizes(file, told, record);
+        Ok(())
+    })
+    .unwrap();
+}
+
 #[test]
 fn of_many_that_fill_a_file_the_last_one_asks() {
     let mut m = Machine::new();
@@ -35,11 +43,7 @@ fn of_many_that_fill_a_file_the_last_one_asks() {
     assert!(asks, "until then whoever looks asks, also the one that writes");
     assert_eq!(close_with_gaps(&mut m, file), ClosePlan::AskData);
     let told = DataState { size: 20_000, allocated_bytes: 20_480, mtime: DataTime { epoch: 0, at: WallTime(60) }, truncate_epoch: 0 };
-    m.change(|state, _, record| {
-        state.prepare_sizes(file, &told, record);
-        Ok(())
-    })
-    .unwrap();
+    take_in(&mut m, file, &told);
     assert_eq!((m.attr(file).size, m.attr(file).hole_bytes), (20_000, 0));
 }
 
@@ -51,11 +55,7 @@ fn a_file_whose_size_was_asked_for_may_have_all_its_datafiles() {
     m.open(file, Rights::WRITE, 9).unwrap();
     assert_eq!(close_with_gaps(&mut m, file), ClosePlan::AskData);
     let told = DataState { size: 0, allocated_bytes: 0, mtime: DataTime { epoch: 0, at: WallTime(60) }, truncate_epoch: 0 };
-    m.change(|state, _, record| {
-        state.prepare_sizes(file, &told, record);
-        Ok(())
-    })
-    .unwrap();
+    take_in(&mut m, file, &told);
     let inode = m.state.peek(file).unwrap();
     assert_eq!((inode.size, m.state.datafiles(file, inode)), (0, u32::from(inode.layout.width)));
 }
