@@ -18,7 +18,7 @@ use crate::tidy::root;
 /// Programs that measure this machine: nothing runs beside them.
 const ALONE: [&str; 4] = ["bench", "delays", "predict", "verdicts"];
 /// The longest, whether they wait or compute, begin first.
-const FIRST: [&str; 7] = ["fsx", "power", "crashes", "view", "papers", "deadline", "nfs_locks"];
+const FIRST: [&str; 9] = ["fsx", "power", "crashes", "posix", "view", "papers", "mpiio", "deadline", "nfs_locks"];
 /// A program that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(900);
 /// So many of the slowest are named at the end.

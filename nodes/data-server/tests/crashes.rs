@@ -15,6 +15,8 @@ use weft_sched::LayerKind;
 
 /// No object grows beyond this many bytes.
 const OBJECT_MAX: u64 = 80_000;
+/// Bytes that are compared at once.
+const CHUNK: usize = 1000;
 /// Objects of one client that live at the same time.
 const LIVE: u64 = 3;
 /// Clients that work at the same time, each on objects of its own.
@@ -28,6 +30,8 @@ struct Object {
     current: Vec<u8>,
     /// For each byte the low halves that it may have after a power cut, as bits.
     allowed: Vec<u16>,
+    /// For each chunk: something changed it since it was looked at.
+    changed: Vec<bool>,
     tag: u8,
     writes: u8,
 }
@@ -35,7 +39,8 @@ struct Object {
 impl Object {
     fn new(handle: u64) -> Object {
         let size = OBJECT_MAX as usize;
-        Object { current: vec![0; size], allowed: vec![1; size], tag: (handle % 15 + 1) as u8, writes: 0 }
+        let changed = vec![false; size / CHUNK];
+        Object { current: vec![0; size], allowed: vec![1; size], changed, tag: (handle % 15 + 1) as u8, writes: 0 }
     }
 
     /// The byte of a new write.
@@ -45,7 +50,9 @@ impl Object {
     }
 
     fn allow(&mut self, range: std::ops::Range<u64>, byte: u8) {
-        self.allowed[range.start as usize..range.end as usize].iter_mut().for_each(|allowed| *allowed |= 1 << (byte & 15));
+        let range = range.start as usize..range.end as usize;
+        self.changed[range.start / CHUNK..range.end.div_ceil(CHUNK)].fill(true);
+        self.allowed[range].iter_mut().for_each(|allowed| *allowed |= 1 << (byte & 15));
     }
 
     fn set(&mut self, range: std::ops::Range<u64>, byte: u8) {
@@ -55,23 +62,30 @@ impl Object {
     /// Looks at what was read; from now on it is what the object is.
     fn check(&mut self, mut seen: Vec<u8>, exactly: bool, what: &str) {
         seen.resize(OBJECT_MAX as usize, 0);
-        for (at, byte) in seen.iter().enumerate() {
-            assert!(
-                *byte == 0 || *byte >> 4 == self.tag,
-                "{what}: byte {at} is {byte:#x}, which another object wrote (tag {:#x})",
-                self.tag
-            );
-            assert!(
-                self.allowed[at] & 1 << (byte & 15) != 0,
-                "{what}: byte {at} is {byte:#x}, allowed are {:#b}, last {:#x}",
-                self.allowed[at],
-                self.current[at]
-            );
-            if exactly {
-                assert_eq!(*byte, self.current[at], "{what}: byte {at} is not what was written last");
+        for nth in 0..self.changed.len() {
+            let chunk = nth * CHUNK..(nth + 1) * CHUNK;
+            if !std::mem::take(&mut self.changed[nth]) && seen[chunk.clone()] == self.current[chunk.clone()] {
+                continue;
+            }
+            for at in chunk {
+                let byte = seen[at];
+                assert!(
+                    byte == 0 || byte >> 4 == self.tag,
+                    "{what}: byte {at} is {byte:#x}, which another object wrote (tag {:#x})",
+                    self.tag
+                );
+                assert!(
+                    self.allowed[at] & 1 << (byte & 15) != 0,
+                    "{what}: byte {at} is {byte:#x}, allowed are {:#b}, last {:#x}",
+                    self.allowed[at],
+                    self.current[at]
+                );
+                if exactly {
+                    assert_eq!(byte, self.current[at], "{what}: byte {at} is not what was written last");
+                }
+                self.allowed[at] = 1 << (byte & 15);
             }
         }
-        self.allowed = seen.iter().map(|byte| 1 << (byte & 15)).collect();
         self.current = seen;
     }
 }

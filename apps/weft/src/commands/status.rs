@@ -108,8 +108,8 @@ impl Args {
 }
 
 fn report(state: &StateDir, config: Config, common: &Common) -> Result<Report> {
-    let pids = config.servers.iter().map(|server| Ok(process::holder(&state.pid_file(&server.name))?.map(|holder| holder.pid)));
-    let pids: Vec<Option<i32>> = pids.collect::<Result<_>>()?;
+    let pid_of = |server: &str| Ok(process::holder(&state.pid_file(server))?.map(|holder| holder.pid));
+    let pids: Vec<Option<i32>> = config.servers.iter().map(|server| pid_of(&server.name)).collect::<Result<_>>()?;
     let fs_id = config.fs_id;
     let mut problems = Vec::new();
     for name in down::unnamed_servers(state, &config)? {
@@ -128,8 +128,9 @@ fn report(state: &StateDir, config: Config, common: &Common) -> Result<Report> {
         fs.ping(may_answer.map(|(entry, _)| entry.clone()).collect()).into_iter().map(|(entry, answer)| (entry.id, answer)).collect();
     let mut servers = Vec::new();
     for (index, entry) in map.servers().enumerate() {
-        let pid = pids[index];
         let answer = answers.get(&entry.id);
+        // Who was asked may have ended before it answered.
+        let pid = if answer.is_some_and(|answer| answer.is_err()) { pid_of(&entry.name)? } else { pids[index] };
         let state_word = match (pid, answer) {
             (_, Some(Ok(info))) => info.state.clone(),
             (None, _) => {
