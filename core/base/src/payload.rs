@@ -52,6 +52,13 @@ impl Payload {
             Payload::Synthetic { len, .. } => BytesMut::zeroed(*len as usize).freeze(),
         }
     }
+
+    /// The bytes of all pieces, one behind the other.
+    pub fn concat(pieces: &[Payload]) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(pieces.iter().map(Payload::len).sum::<u64>() as usize);
+        pieces.iter().for_each(|piece| bytes.extend_from_slice(&piece.to_bytes()));
+        bytes
+    }
 }
 
 impl Default for Payload {

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use weft_base::{Attr, Credentials, Handle, Nanos, ROOT_HANDLE, SECOND, Status};
+use weft_base::{Attr, Credentials, Handle, Nanos, Payload, ROOT_HANDLE, SECOND, Status};
 use weft_client::{Fallocate, FsStats, RenameFlags, Result, SetAttr};
 use weft_posix::{Caching, CallingThread, Gateway, InodeNumber, Listed, OpenHow, Opened, Options, Posix, Shown, WriteHow};
 use weft_rt::{Bulk, Runtime};
@@ -261,7 +261,7 @@ impl Mount {
     pub async fn read(&self, open: Open) -> Result<Vec<u8>> {
         let read = async |bytes| {
             let pieces = self.posix.read(open.opened.number, 0, bytes).await?;
-            Ok(pieces.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect::<Vec<u8>>())
+            Ok(Payload::concat(&pieces))
         };
         if open.opened.caching == Caching::Direct {
             return read(READ_BYTES).await;

@@ -1,7 +1,7 @@
 //! Whole contents under names, as events that the checkers know.
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, Handle, ROOT_HANDLE, Status};
+use weft_base::{Attr, Credentials, Handle, Payload, ROOT_HANDLE, Status};
 use weft_client::CreateOptions;
 use weft_rt::Runtime;
 use weft_wire::Rights;
@@ -83,7 +83,7 @@ impl Worker {
         let result = result.await;
         let (now, mut shared) = (self.client.rt().now(), self.shared.borrow_mut());
         let outcome = match result {
-            Ok(data) => Outcome::Done(Answer::Data(data.iter().flat_map(|piece| piece.to_bytes()).collect())),
+            Ok(data) => Outcome::Done(Answer::Data(Payload::concat(&data))),
             // What was not read says nothing, but perhaps it is open.
             Err(error) if is_definite(error.status) => {
                 shared.history.amend(number, |action| *action = Action::Close { handle: ROOT_HANDLE });

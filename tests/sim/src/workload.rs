@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weft_base::{Credentials, FileKind, Handle, MILLISECOND, ROOT_HANDLE, SECOND, Status};
+use weft_base::{Credentials, FileKind, Handle, MILLISECOND, Payload, ROOT_HANDLE, SECOND, Status};
 use weft_client::{Client, CreateOptions, DelayWrites, OpenFile, OpenWith, RenameFlags, SeekFor, SetAttr, XattrFlags};
 use weft_layout::HintName;
 use weft_rt::{Bulk, Runtime};
@@ -436,7 +436,7 @@ impl Worker {
                     return Ok(Answer::Data(vec![0; zeros as usize]));
                 }
                 let pieces = client.read(&file, *offset, *len).await?;
-                Ok(Answer::Data(pieces.iter().flat_map(|piece| piece.to_bytes()).collect()))
+                Ok(Answer::Data(Payload::concat(&pieces)))
             }
             Action::Content { .. } => unreachable!("contents are put by name"),
             Action::Allocate { handle, offset, len, how } => {

@@ -79,7 +79,7 @@ async fn examine(client: &Client<SimRt>, dir: weft_base::Handle) -> Result<Left,
         }
         let (_, file, _) = client.create(&WHO, dir, name, &Default::default()).await.map_err(words)?;
         client.write(&file, 5000, Bulk::Slices(vec![b"content"])).await.map_err(words)?;
-        let read: Vec<u8> = client.read(&file, 0, 9000).await.map_err(words)?.iter().flat_map(|part| part.to_bytes().to_vec()).collect();
+        let read = weft_base::Payload::concat(&client.read(&file, 0, 9000).await.map_err(words)?);
         let expected = [vec![0; 5000], b"content".to_vec()].concat();
         if read != expected {
             return Err(format!("{} has other bytes", Bytes::copy_from_slice(name).escape_ascii()));

@@ -15,7 +15,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use weft_base::{Attr, Credentials, Handle, MILLISECOND, SECOND};
+use weft_base::{Attr, Credentials, Handle, MILLISECOND, Payload, SECOND};
 use weft_client::{Client, CreateOptions, OpenFile, RenameFlags, SetAttr};
 use weft_rt::{Bulk, Runtime};
 use weft_rt_sim::{Control, Profile, Sim, SimRt};
@@ -127,7 +127,7 @@ impl Talker {
                 if own {
                     client.close(file).await?;
                 }
-                let text: Vec<u8> = read?.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect();
+                let text = Payload::concat(&read?);
                 Ok(format!("{:?}", String::from_utf8_lossy(&text)))
             }
             ["open", name, path] => {

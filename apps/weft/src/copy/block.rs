@@ -24,7 +24,7 @@ impl Block<'_> {
     pub fn into_bytes(self) -> Bytes {
         match self {
             Block::Buffer(bytes) => Bytes::copy_from_slice(bytes),
-            Block::Pieces(pieces) => pieces.iter().flat_map(Payload::to_bytes).collect(),
+            Block::Pieces(pieces) => Payload::concat(&pieces).into(),
         }
     }
 }

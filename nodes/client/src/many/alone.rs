@@ -1,6 +1,6 @@
 //! A whole file by the ordinary way: opened, read to its end, closed.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use weft_base::{Credentials, FileKind, Handle, Payload, Status};
 use weft_rt::Runtime;
 use weft_wire::Rights;
@@ -50,7 +50,5 @@ fn joined(mut pieces: Vec<Payload>) -> Payload {
     }) {
         return Payload::Synthetic { len, tag };
     }
-    let mut data = BytesMut::with_capacity(len as usize);
-    pieces.iter().for_each(|piece| data.extend_from_slice(&piece.to_bytes()));
-    Payload::Real(data.freeze())
+    Payload::concat(&pieces).into()
 }

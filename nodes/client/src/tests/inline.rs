@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, Handle, ROOT_HANDLE, Status};
+use weft_base::{Attr, Credentials, Handle, Payload, ROOT_HANDLE, Status};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::{Op, Rights};
 
@@ -40,7 +40,7 @@ fn read(world: &World, client: &Client<TestRt>, handle: Handle) -> Vec<u8> {
         let (_, file) = client.open(&ROOT, handle, Rights::READ, false).await.expect("it opens");
         let data = client.read(&file, 0, u64::MAX).await.expect("it is read");
         client.close(file).await.expect("it closes");
-        data.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect()
+        Payload::concat(&data)
     })
 }
 
@@ -136,7 +136,7 @@ fn whoever_writes_finds_the_bytes_at_data_servers() {
     expected.truncate(4998);
     expected.extend(b"and more");
     let seen = world.run(reader.read(&open, 0, u64::MAX)).expect("it is read");
-    assert_eq!(seen.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect::<Vec<u8>>(), expected);
+    assert_eq!(Payload::concat(&seen), expected);
     world.run(client.close(file)).expect("it closes");
     world.run(reader.close(open)).expect("it closes");
     assert_eq!(read_many(&world, &reader, &["f"]), [Ok(expected.into())]);

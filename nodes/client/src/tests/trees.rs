@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use weft_base::{Credentials, FileKind, Handle, ROOT_HANDLE, Status};
+use weft_base::{Credentials, FileKind, Handle, Payload, ROOT_HANDLE, Status};
 use weft_rt::Bulk;
 use weft_wire::{Op, Rights};
 
@@ -209,7 +209,7 @@ fn files_that_are_elsewhere_and_open_files() {
     world.run(world.hand.rename(&ROOT, ROOT_HANDLE, b"open", far, b"open", RenameFlags::default())).unwrap();
     assert_ne!(far.server(), file.handle().server());
     assert_eq!(remove(&world, &client, &ROOT, top), (TreeRemoved { files: 21, directories: 3, failed: 0 }, vec![]));
-    let read: Vec<u8> = world.run(client.read(&file, 0, 10)).unwrap().iter().flat_map(|piece| piece.to_bytes().to_vec()).collect();
+    let read = Payload::concat(&world.run(client.read(&file, 0, 10)).unwrap());
     assert_eq!(read, b"still here");
     let handle = file.handle();
     world.run(client.close(file)).unwrap();

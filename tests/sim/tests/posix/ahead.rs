@@ -1,7 +1,7 @@
 //! Files that are read in order and in small pieces: what is read ahead saves messages, and is
 //! never older than what another program has written.
 
-use weft_base::{SECOND, ServerId};
+use weft_base::{Payload, SECOND, ServerId};
 use weft_client::XattrFlags;
 use weft_rt::{Runtime, join_all};
 use weft_sim_tests::mount::{Mount, Open, caller, how};
@@ -21,21 +21,25 @@ async fn make(mount: Mount, byte: u8) {
 }
 
 /// The content says which version it is, and at which place.
-async fn fill(mount: &Mount, file: Open, byte: u8) {
-    let content: Vec<u8> = (0..FILE_BYTES).map(|at| byte ^ (at / 1000) as u8).collect();
-    mount.write(&caller(1, 0), file, 0, &content, false).await.expect("it is written");
+fn content(version: u8) -> Vec<u8> {
+    let blocks: Vec<[u8; 1000]> = (0..FILE_BYTES.div_ceil(1000)).map(|nth| [version ^ nth as u8; 1000]).collect();
+    blocks.as_flattened()[..FILE_BYTES].to_vec()
+}
+
+async fn fill(mount: &Mount, file: Open, version: u8) {
+    mount.write(&caller(1, 0), file, 0, &content(version), false).await.expect("it is written");
 }
 
 /// Which version these bytes of the file are of.
 fn version(bytes: &[u8], offset: usize) -> u8 {
-    let of = |at: usize| bytes[at] ^ ((offset + at) / 1000) as u8;
-    assert!((0..bytes.len()).all(|at| of(at) == of(0)), "one version, each byte in its place");
-    of(0)
+    let version = bytes[0] ^ (offset / 1000) as u8;
+    assert!(content(version)[offset..].starts_with(bytes), "one version, each byte in its place");
+    version
 }
 
 async fn read(mount: &Mount, file: Open, offset: usize) -> Vec<u8> {
     let pieces = mount.posix.read(file.opened.number, offset as u64, PIECE_BYTES as u64).await.expect("it is read");
-    pieces.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect()
+    Payload::concat(&pieces)
 }
 
 fn open(world: &World, mount: usize) -> Open {

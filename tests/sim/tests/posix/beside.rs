@@ -1,7 +1,7 @@
 //! Small files of a directory that are read one after the other: most come along with another one,
 //! and none is older than what somebody has written since.
 
-use weft_base::{MILLISECOND, SECOND, ServerId, Status};
+use weft_base::{MILLISECOND, Payload, SECOND, ServerId, Status};
 use weft_posix::InodeNumber;
 use weft_rt::{Runtime, join_all};
 use weft_sim_tests::mount::{Mount, caller, how};
@@ -36,7 +36,7 @@ async fn read(mount: &Mount, dir: InodeNumber, number: usize) -> Vec<u8> {
     let file = mount.open(&caller(2, 0), dir, &format!("f{number:03}"), how(Rights::READ)).await.expect("it opens");
     let pieces = mount.posix.read(file.opened.number, 0, 1 << 20).await.expect("it is read");
     mount.release(file.opened.number).await;
-    pieces.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect()
+    Payload::concat(&pieces)
 }
 
 /// How many messages it costs to read all files by the second mount, in this order.
@@ -189,7 +189,7 @@ fn an_open_file_is_read_as_it_is_now() {
     });
     world.alone(0, move |mount| async move { change(&mount, dir, 99, false).await });
     let found = world.alone(1, move |mount| async move { mount.posix.read(file.opened.number, 0, 1 << 20).await.expect("it is read") });
-    assert_eq!(found.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect::<Vec<u8>>(), content(99, 7, false));
+    assert_eq!(Payload::concat(&found), content(99, 7, false));
     let removed = world.alone(0, move |mount| async move { mount.posix.unlink(&caller(3, 0).who, dir, b"f099").await });
     removed.expect("it is removed");
     world.sim.run_for(60 * SECOND);

@@ -1,7 +1,7 @@
 //! A gateway that reads a dataset changes nothing, whatever it is asked for.
 
 use bytes::Bytes;
-use weft_base::{FileKind, SECOND, Status};
+use weft_base::{FileKind, Payload, SECOND, Status};
 use weft_client::{Fallocate, RenameFlags, SetAttr, XattrFlags};
 use weft_posix::{OpenHow, Options, Posix, WriteHow};
 use weft_rt::Bulk;
@@ -86,7 +86,7 @@ fn a_dataset_refuses_every_change() {
         }
         assert_eq!(posix.stats().requests, before, "nobody is asked");
         let read = posix.read(opened, 0, 100).await.expect("it is read");
-        assert_eq!(read.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect::<Vec<u8>>(), b"text");
+        assert_eq!(Payload::concat(&read), b"text");
         posix.release(opened).await;
         posix.end(SECOND).await;
     });

@@ -1,7 +1,7 @@
 //! Files that are larger than the servers of their inodes keep: after the first one mounts gather
 //! what is written to them until they are closed, and nobody sees the difference.
 
-use weft_base::{Attr, MILLISECOND, SECOND, Status, WallTime};
+use weft_base::{Attr, MILLISECOND, Payload, SECOND, Status, WallTime};
 use weft_client::SetAttr;
 use weft_sim_tests::mount::{Mount, Open, caller, how};
 use weft_wire::Rights;
@@ -15,7 +15,10 @@ pub(super) const THEN: WallTime = WallTime(1_000_000_000_000_000_000);
 const PIECE: usize = 10_240;
 
 pub(super) fn bytes(tag: u8, len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at % 251) as u8 ^ tag).collect()
+    let pattern: Vec<u8> = (0..251).map(|byte| byte ^ tag).collect();
+    let mut bytes = pattern.repeat(len.div_ceil(pattern.len()));
+    bytes.truncate(len);
+    bytes
 }
 
 /// A mount that has met a large file.
@@ -46,7 +49,7 @@ async fn made(mount: &Mount, name: &str, bytes: &[u8]) -> Open {
 /// What the servers say, whatever is in the cache.
 pub(super) async fn read(mount: &Mount, file: Open) -> Vec<u8> {
     let pieces = mount.posix.read(file.opened.number, 0, 1 << 30).await.expect("it is read");
-    pieces.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect()
+    Payload::concat(&pieces)
 }
 
 pub(super) async fn read_named(mount: &Mount, name: &str) -> Vec<u8> {

@@ -19,7 +19,7 @@ use weft_wire::ops::{Family, LockKind};
 
 use crate::limited::{Auditor, Limits, USER, use_up};
 use crate::trees::examine;
-use crate::{APPEND, ROOT, UPDATE, World, lock, pause, seeds_of};
+use crate::{APPEND, ROOT, UPDATE, World, assert_bytes, lock, pause, seeds_of};
 
 const PROGRAMS: u32 = 3;
 const STEPS: u64 = 60;
@@ -173,7 +173,7 @@ impl Program {
         let file = self.mount.open(&self.who, self.dir, name, how(Rights::READ)).await?;
         let bytes = self.mount.read(file).await;
         self.mount.close(file).await?;
-        same(name, &bytes?, is);
+        assert_bytes(&bytes?, is, name);
         Ok(())
     }
 
@@ -206,11 +206,6 @@ fn is_given_up(status: Status) -> bool {
     matches!(status, Status::WritesLost | Status::QuotaExceeded)
 }
 
-fn same(name: &str, bytes: &[u8], is: &[u8]) {
-    let differs = bytes.iter().zip(is).position(|(seen, is)| seen != is);
-    assert_eq!((bytes.len(), differs), (is.len(), None), "{name}");
-}
-
 /// Another mount makes and removes files in the directory, so that nobody has it alone.
 async fn disturb(mount: Mount, dir: InodeNumber, is_over: Rc<Cell<bool>>) {
     let who = caller(2, 0);
@@ -229,7 +224,7 @@ async fn look(mount: Mount, dir: InodeNumber, sure: Vec<BTreeMap<String, Vec<u8>
     for (name, is) in sure.iter().flatten() {
         assert!(names.contains(name), "{name} is not there");
         let file = mount.open(&who, dir, name, how(Rights::READ)).await.unwrap_or_else(|error| panic!("{error}: {name}"));
-        same(name, &mount.read(file).await.expect("it is read"), is);
+        assert_bytes(&mount.read(file).await.expect("it is read"), is, name);
         mount.close(file).await.expect("it is closed");
         // Nobody else has anything of it.
         let file = mount.open(&who, dir, name, how(APPEND)).await.unwrap_or_else(|error| panic!("{error}: {name}"));

@@ -17,7 +17,7 @@ use weft_wire::Rights;
 use weft_wire::ops::{QuotaId, QuotaKind};
 
 use crate::trees::examine;
-use crate::{ROOT, UPDATE, World, seeds_of};
+use crate::{ROOT, UPDATE, World, assert_bytes, seeds_of};
 
 pub const USER: u32 = 7;
 /// Programs at the same time.
@@ -157,8 +157,7 @@ impl Program {
             let mount = self.mount();
             let file = mount.open(&self.who, self.dir, name, how(Rights::READ)).await.unwrap_or_else(|error| panic!("{error}: {name}"));
             let bytes = mount.read(file).await.expect("it is read");
-            let differs = bytes.iter().zip(is).position(|(seen, is)| seen != is);
-            assert_eq!((bytes.len(), differs), (is.len(), None), "{name}");
+            assert_bytes(&bytes, is, name);
             mount.close(file).await.expect("it is closed");
         }
     }

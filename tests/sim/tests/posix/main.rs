@@ -337,6 +337,13 @@ fn run(seed: u64) -> u64 {
     world.sim.trace_hash()
 }
 
+/// What was read is what there is.
+#[track_caller]
+fn assert_bytes(seen: &[u8], is: &[u8], what: &str) {
+    let differs = || seen.iter().zip(is).position(|(seen, is)| seen != is);
+    assert!(seen == is, "{what}: {} bytes of {}, another one at {:?}", seen.len(), is.len(), differs());
+}
+
 /// The range that this variable of the environment names.
 fn seeds_of(variable: &str, otherwise: Range<u64>) -> Range<u64> {
     let Ok(text) = std::env::var(variable) else { return otherwise };

@@ -19,12 +19,8 @@ fn write(world: &World, client: &Client<TestRt>, file: &OpenFile, offset: u64, d
     world.run(client.write(file, offset, Bulk::Slices(vec![data]))).expect("it is written");
 }
 
-fn concat(pieces: &[Payload]) -> Vec<u8> {
-    pieces.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect()
-}
-
 fn read(world: &World, client: &Client<TestRt>, file: &OpenFile, offset: u64, len: u64) -> Vec<u8> {
-    concat(&world.run(client.read(file, offset, len)).expect("it is read"))
+    Payload::concat(&world.run(client.read(file, offset, len)).expect("it is read"))
 }
 
 fn truncate(world: &World, client: &Client<TestRt>, file: &OpenFile, size: u64) {
@@ -137,7 +133,7 @@ fn a_write_during_a_read_is_seen_whole_or_not_at_all() {
             writer.write(&file, 3, Bulk::Slices(vec![b"new"])).await.expect("it is written");
         };
         let (pieces, ()) = world.run(both(reader.read(&other, 0, 100), late_write));
-        let bytes = concat(&pieces.expect("it is read"));
+        let bytes = Payload::concat(&pieces.expect("it is read"));
         assert!(bytes == b"old" || bytes == b"oldnew", "delay {delay}: {bytes:?}");
     }
 }
@@ -179,7 +175,7 @@ fn lists_of_ranges_are_one_message_for_each_server() {
     assert_eq!(world.take_sent().len(), 2);
     let back = world.run(client.read_list(&file, &ranges)).expect("it is read");
     assert_eq!(world.take_sent().len(), 2);
-    assert_eq!(back.iter().flat_map(|pieces| concat(pieces)).collect::<Vec<u8>>(), data);
+    assert_eq!(back.iter().map(|pieces| Payload::concat(pieces)).collect::<Vec<_>>().concat(), data);
     for bad in [&[(0, 5), (3, 5)][..], &[(5, 5), (0, 5)], &[(0, 9)]] {
         let outcome = world.run(client.write_list(&file, bad, Bulk::Slices(vec![&[0; 10]])));
         assert_eq!(outcome.map_err(|error| error.status), Err(Status::Invalid));

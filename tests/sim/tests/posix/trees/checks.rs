@@ -7,6 +7,7 @@ use weft_wire::Rights;
 use super::Turn;
 use super::model::{Entry, HeldOpen, Id, TOP, Tree};
 use super::steps::twice;
+use crate::assert_bytes;
 
 impl Turn<'_> {
     /// Closes what this mount keeps open. What has no name any more is as it was when it had one.
@@ -18,8 +19,7 @@ impl Turn<'_> {
             let is = &self.tree.files[&file];
             if is.links == 0 {
                 let bytes = self.mount.read(open).await.unwrap_or_else(|error| panic!("{error}: it is open"));
-                let differs = bytes.iter().zip(&is.bytes).position(|(seen, is)| seen != is);
-                assert_eq!((bytes.len(), differs), (is.bytes.len(), None), "a file without a name in {}", self.tree.name);
+                assert_bytes(&bytes, &is.bytes, &format!("a file without a name in {}", self.tree.name));
             }
             self.close(open).await;
         }
@@ -89,8 +89,7 @@ impl Turn<'_> {
                     self.check_xattrs(node, is, &place()).await;
                 }
                 self.close(file).await;
-                let differs = bytes.iter().zip(&is.bytes).position(|(seen, is)| seen != is);
-                assert_eq!((bytes.len(), differs), (is.bytes.len(), None), "{}", place());
+                assert_bytes(&bytes, &is.bytes, &place());
             }
         }
     }

@@ -11,7 +11,7 @@ use weft_wire::Rights;
 use super::Turn;
 use super::model::{Entry, File};
 use super::steps::twice;
-use crate::UPDATE;
+use crate::{UPDATE, assert_bytes};
 
 /// Names of extended attributes.
 const XATTRS: u64 = 4;
@@ -131,8 +131,7 @@ impl Turn<'_> {
             is.mtime = None;
             let seen = self.mount.read(file).await.expect("it is read");
             let is = &self.tree.files[&id].bytes;
-            let differs = seen.iter().zip(is).position(|(seen, is)| seen != is);
-            assert_eq!((seen.len(), differs), (is.len(), None), "{name} after it was cut");
+            assert_bytes(&seen, is, &format!("{name} after it was cut"));
         }
         self.close(file).await;
     }
