@@ -8,13 +8,14 @@ use std::mem::take;
 use std::sync::Mutex;
 
 use bytes::Bytes;
-use weft_base::{Credentials, FileKind, Handle};
+use weft_base::{Credentials, FileKind, Handle, Nanos};
 use weft_call::run_window;
 use weft_rt::Runtime;
 use weft_wire::Rights;
 use weft_wire::ops::CloseRequest;
 
 use super::open_table::{OpenTable, OpenTicket};
+use crate::flow::Flow;
 use crate::{Client, Result};
 
 /// So many are remembered.
@@ -90,16 +91,18 @@ impl OpenTicket<'_> {
 impl<R: Runtime> Client<R> {
     /// Closes what may have been opened without an answer. What fails is left for the next call.
     pub(super) async fn close_in_doubt(&self) {
+        // One for all: there may be more than are asked for at once.
+        let deadline = self.flow_to_keep_alive(Handle(0)).deadline;
         let close = async |open: OpenInDoubt| {
-            if self.close_one_in_doubt(&open).await.is_err_and(|error| error.status.is_transient()) {
+            if self.close_one_in_doubt(&open, deadline).await.is_err_and(|error| error.status.is_transient()) {
                 self.inner.opens.in_doubt.add(open);
             }
         };
         run_window(self.inner.opens.in_doubt.take().into_iter().map(close), self.options().window).await;
     }
 
-    async fn close_one_in_doubt(&self, open: &OpenInDoubt) -> Result<()> {
-        let flow = self.flow_to_keep_alive(open.object);
+    async fn close_one_in_doubt(&self, open: &OpenInDoubt, deadline: Nanos) -> Result<()> {
+        let flow = Flow { deadline, ..self.flow("close what was given up", open.object) };
         let handle = match &open.name {
             None => open.object,
             Some(name) => match self.lookup_request(flow, &open.who, open.object, name).await? {
