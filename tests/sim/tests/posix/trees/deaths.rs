@@ -1,10 +1,10 @@
 //! A mount dies while it changes trees, or a server loses power just afterwards. What had rested
 //! before is as it was; of what was being changed the other mount finds some state, and both go on
-//! from there.
+//! from there. In one of five seeds directories are spread over metadata servers meanwhile.
 //!
 //! `WEFT_DEATH_SEEDS=100..200` runs other seeds.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -14,6 +14,7 @@ use weft_rt_sim::{Fault, Joined, Random};
 use weft_sim_tests::mount::{Mount, caller, how};
 use weft_wire::Rights;
 
+use super::disturbed::spread;
 use super::model::{Dir, Entry, File, Id, Picked, TOP, Tree};
 use super::{TREES, Turn, World, examine, make_tops, seeds_of};
 
@@ -167,6 +168,11 @@ pub fn run(seed: u64) {
     let mut mounts = world.mounts.to_vec();
     let mut random = world.sim.random();
     let mut finders = Vec::new();
+    let is_over = Rc::new(Cell::new(false));
+    let spreads = (seed % 5 == 4).then(|| {
+        let ((node, client), is_over) = (world.cluster.add_client("spreads", 60 * SECOND), is_over.clone());
+        world.sim.spawn_on(node, move |rt| spread(client, rt, 2, is_over))
+    });
     for round in 0..3 {
         let is_calm = seed % 4 != 3;
         if !is_calm {
@@ -203,6 +209,8 @@ pub fn run(seed: u64) {
         world.sim.run_for(40 * SECOND);
     }
     all_work(&world, &mounts, &trees, |number| number % 2);
+    is_over.set(true);
+    world.run(spreads.into_iter().collect());
     for mount in &mounts {
         let mount = mount.clone();
         world.run(vec![world.sim.spawn_on(mount.node, |_| async move { mount.posix.end(30 * SECOND).await })]);

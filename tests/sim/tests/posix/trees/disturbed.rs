@@ -17,9 +17,9 @@ use super::{TREES, end, make_tops, take_turns};
 use crate::trees::model::Tree;
 use crate::{ROOT, World, seeds_of};
 
-/// What becomes of what is looked at meanwhile.
+/// What becomes of what is looked at meanwhile. (A symlink in the place of a file is not opened.)
 fn is_expected(status: Status) -> bool {
-    matches!(status, Status::NotFound | Status::Stale | Status::NotDirectory | Status::IsDirectory)
+    matches!(status, Status::NotFound | Status::Stale | Status::NotDirectory | Status::IsDirectory | Status::Invalid)
 }
 
 /// Somebody who looks at all trees through a mount of his own.
@@ -81,7 +81,7 @@ impl Onlooker {
 }
 
 /// Spreads directories over metadata servers, and brings them back.
-async fn spread(client: Client<SimRt>, rt: SimRt, meta: usize, is_over: Rc<Cell<bool>>) {
+pub(super) async fn spread(client: Client<SimRt>, rt: SimRt, meta: usize, is_over: Rc<Cell<bool>>) {
     let mut count = 0u64;
     while !is_over.get() {
         if let Some(dir) = some_directory(&client, &rt).await {
