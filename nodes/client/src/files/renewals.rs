@@ -10,7 +10,7 @@ use weft_wire::Rights;
 use weft_wire::ops::{OpenRequest, RoomWanted};
 
 use super::granted::Granted;
-use super::open_inode::OpenInode;
+use super::open_inode::{OpenInode, State};
 use super::opens::{OPEN_TRIES, RENEWAL, renewing};
 use crate::flow::Flow;
 use crate::{Client, Result};
@@ -49,8 +49,7 @@ impl OpenInode {
         let state = self.lock();
         // Whether it is alone when it appends, this client asks another time.
         let needed = state.needed().and(Rights::OF_OPENS.without(Rights::APPEND));
-        // What is closed and on its way to data servers was open for that.
-        let leaves = if state.delayed.is_leaving() { state.held.noted().and(Rights::WRITE) } else { Rights::default() };
+        let leaves = state.leaves_by();
         let needed = needed.with(leaves);
         let missing = needed.without(state.held.rights.with(leaves));
         match missing == Rights::default() {
@@ -59,10 +58,23 @@ impl OpenInode {
         }
     }
 
+    /// True if something of it is on its way to data servers by this right, which a close has given
+    /// back in vain.
+    fn leaves_by(&self, right: Rights) -> bool {
+        right != Rights::default() && self.lock().leaves_by().contains(right)
+    }
+
     /// True if its server knows of a local open for this right, or of any for data for none.
     pub(super) fn holds_for_data(&self, right: Rights) -> bool {
         let held = self.lock().held.rights;
         if right == Rights::default() { held.and(Rights::OF_DATA) != right } else { held.contains(right) }
+    }
+}
+
+impl State {
+    /// What is closed and on its way to data servers was open for that.
+    fn leaves_by(&self) -> Rights {
+        if self.delayed.is_leaving() { self.held.noted().and(Rights::WRITE) } else { Rights::default() }
     }
 }
 
@@ -118,10 +130,11 @@ impl<R: Runtime> Client<R> {
                 self.announce_inode(flow, inode).await?;
             } else if inode.wants_capability() && self.tell_of_new(flow, inode).await? {
                 // It came with the answer.
-            } else if inode.holds_for_data(right) {
-                // It was made here, and nobody was asked for a capability.
+            } else if inode.holds_for_data(right) || inode.leaves_by(right) {
+                // Made here, without asking for a capability; or closed, and its server did not
+                // take what was kept of it.
                 let _passage = self.enter(inode).await;
-                if inode.granted(right).is_none() {
+                if inode.granted_for_data(right).is_none() {
                     self.renew_inside(flow, inode, None).await?;
                 }
             } else {

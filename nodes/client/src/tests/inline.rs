@@ -5,15 +5,20 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use weft_base::{Attr, Credentials, Handle, Payload, ROOT_HANDLE, Status};
+use weft_meta_server::Durability;
 use weft_rt::{Bulk, Runtime};
 use weft_wire::{Op, Rights};
 
-use super::world::{BOTH, META0, ROOT, TestRt, World};
-use crate::{Client, CreateOptions, SeekFor, SetAttr, XattrFlags};
+use super::world::{BOTH, Fate, META0, ROOT, TestRt, World};
+use crate::{Client, CreateOptions, DelayWrites, SeekFor, SetAttr, XattrFlags};
 
 /// A file system whose root takes contents of so many bytes.
 fn world(limit: &str) -> World {
-    let world = World::new(1, 2, 1 << 20);
+    world_under(Durability::Sync, limit)
+}
+
+fn world_under(durability: Durability, limit: &str) -> World {
+    let world = World::under(durability, 1, 2, 1 << 20);
     let set = world.hand.set_xattr(&ROOT, ROOT_HANDLE, b"user.weft.inline_limit", limit.as_bytes(), XattrFlags::default());
     world.run(set).expect("the hint is set");
     world
@@ -207,4 +212,34 @@ fn contents_survive_the_server() {
         world.grace_is_over();
     }
     assert_eq!(read_many(&world, &client, &names), expected);
+}
+
+/// The server of a file does not take what was kept of it, since its disk is full by then: it goes
+/// to data servers, also of a file that is open again.
+#[test]
+fn what_a_close_does_not_get_rid_of_goes_to_data_servers() {
+    for is_read in [false, true] {
+        let world = world_under(Durability::Batch, "16384");
+        let client = world.client(1);
+        client.keep_leases(true);
+        put(&world, &client, "first", b"the container is made");
+        // From the second time on what is delayed can be asked back.
+        (0..2).for_each(|_| assert!(world.run(client.hear_notices(META0, |_, _| {}))));
+        let options = CreateOptions { delays: DelayWrites::Small, ..of_mode(0o644) };
+        let (_, file, _) = world.run(client.create(&ROOT, ROOT_HANDLE, b"kept", &options)).expect("a new file");
+        let (handle, written) = (file.handle(), content(1, 3000));
+        world.run(client.write(&file, 0, Bulk::Slices(vec![&written]))).expect("it stays here");
+        let reader = is_read.then(|| world.run(client.open(&ROOT, handle, Rights::READ, false)).expect("it opens").1);
+        world.take_sent();
+        world.fates(|sent| if sent.request.op() == Op::CloseMany { Fate::Answered(Err(Status::NoSpace)) } else { Fate::Arrives });
+        let closed = world.run(client.close_many(&[file])).remove(0);
+        world.no_faults();
+        assert_eq!(closed.map_err(|error| error.status), Ok(()), "read: {is_read}");
+        assert_eq!(counted(&world).get(&Op::Write), Some(&1));
+        if let Some(reader) = reader {
+            world.run(client.close(reader)).expect("it closes");
+        }
+        assert_eq!((client.files_left(), client.closes_left()), (0, 0));
+        assert_eq!(read(&world, &world.hand, handle), written);
+    }
 }
