@@ -30,6 +30,7 @@ pub mod paths;
 pub mod private;
 pub mod process;
 pub mod socket_path;
+pub mod start_room;
 pub mod state;
 pub mod stop_signals;
 pub mod stores;

@@ -11,7 +11,8 @@
 //!                  second line the options, if there are any
 //! servers/NAME/    what a server keeps
 //! hosts.json       the hosts of a file system for one job, if it has servers there
-//! run/             pid files, logs, sockets: nothing that must survive
+//! run/             pid files, logs, sockets, room for a start (`start_room.rs`): nothing that must
+//!                  survive
 //! trace/           traces, unless another folder is named for them
 //! ```
 

@@ -16,6 +16,7 @@ use weft_host::connect::{Common, Fs};
 use weft_host::named::NamedState;
 use weft_host::output::{print, shell_word, tell};
 use weft_host::process;
+use weft_host::start_room::StartRoom;
 use weft_host::state;
 use weft_host::state::{MountAgain, StateDir};
 use weft_host::stop_signals::StopSignals;
@@ -123,6 +124,7 @@ impl Args {
             check_names(&state, &config)?;
         }
         let mut started = Vec::new();
+        let room = StartRoom::take(&state.run_dir());
         if let Err(error) = self.wait_until_serving(&state, &config, &mut started, common) {
             for server in &mut started {
                 // The message is about why it failed; that stopping may fail too changes nothing in
@@ -149,6 +151,7 @@ impl Args {
         let elapsed = begun.elapsed();
         tell_if_refused(&state, &config, common);
         let place = self.mount_again(&state, &config, common)?;
+        drop(room);
         lock.release();
         print(&self.report(&state, &config, started.len(), elapsed, place.as_deref()))?;
         let is_meta = |name: &str| config.server(name).is_ok_and(|server| server.id.role() == ServerRole::Meta);
