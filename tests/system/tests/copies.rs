@@ -174,3 +174,47 @@ fn holes_stay_holes() {
         assert!(meta.blocks() * 512 < 3 << 20, "{name} takes {} blocks", meta.blocks());
     }
 }
+
+/// Network file systems may say only when a file is closed that its bytes have no room.
+#[test]
+fn a_file_that_cannot_be_closed_well_is_not_copied() {
+    if !available("a_file_that_cannot_be_closed_well_is_not_copied", &[Need::Programs(&["cc"])]) {
+        return;
+    }
+    const CLOSE: &str = r#"
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <errno.h>
+        #include <fcntl.h>
+        #include <stdio.h>
+        #include <string.h>
+        #include <unistd.h>
+        int close(int fd)
+        {
+            char link[64], path[4096] = "";
+            snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+            (void)!readlink(link, path, sizeof path - 1);
+            int is_full = strstr(path, "/full") && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY;
+            int done = ((int (*)(int))dlsym(RTLD_NEXT, "close"))(fd);
+            if (is_full) { errno = EDQUOT; return -1; }
+            return done;
+        }"#;
+    let fs = FileSystem::prepare();
+    fs.start(&["--data", "1"]);
+    let (source, library) = (fs.path("close.c"), fs.path("close.so"));
+    fs::write(&source, CLOSE).unwrap();
+    ok(Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl"));
+    for (name, bytes) in [("full-1", 100), ("full-2", 3 << 20), ("fine", 5000)] {
+        fs::write(fs.path(name), noise(bytes)).unwrap();
+    }
+    ok(weft().args(["cp"]).args(["full-1", "full-2", "fine"].map(|name| fs.path(name))).arg(fs.at("/")));
+    let out = fs.path("out");
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("full-1"), "before").unwrap();
+    let from = ["/full-1", "/full-2", "/fine"].map(|name| fs.at(name));
+    let copied = run(weft().env("LD_PRELOAD", &library).arg("cp").args(&from).arg(&out), Duration::from_secs(60));
+    let said = copied.words();
+    assert!(!copied.is_success() && said.contains("closing: Disk quota exceeded"), "{said}");
+    assert!(said.contains("full-1, which was there before and is incomplete now"), "{said}");
+    assert!(!out.join("full-2").exists() && fs::read(out.join("fine")).unwrap() == noise(5000), "{said}");
+}

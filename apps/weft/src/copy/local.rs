@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps};
 use weft_base::{FileKind, WallTime};
 
-use crate::copy::place::Meta;
+use crate::copy::meta::Meta;
 
 /// A place on this machine.
 #[derive(Clone)]

@@ -5,15 +5,17 @@
 //! is cut into chunks that several workers copy. Directories get their mode and times at the end,
 //! deepest first, since every entry that is made changes them. `place.rs` knows what objects can
 //! do, `local.rs` those of this machine, `source.rs` what a file holds and where its holes are,
-//! `workers.rs` the queue and the workers.
+//! `target.rs` what is written, `workers.rs` the queue and the workers.
 //!
 //! Owners are not kept, so set-user and set-group bits are not kept either: a user's program would
 //! otherwise run with the rights of whoever copied it.
 
 mod block;
 mod local;
+mod meta;
 mod place;
 mod source;
+mod target;
 mod workers;
 
 use std::collections::BTreeSet;
@@ -25,7 +27,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use weft_base::FileKind;
 use weft_client::CreateOptions;
 
-pub use place::{Identity, Meta, Place};
+pub use meta::{Identity, Meta};
+pub use place::Place;
 use workers::{Job, Named, Workers};
 
 /// Files that are not longer are read together with others.

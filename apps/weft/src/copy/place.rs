@@ -1,26 +1,23 @@
 //! An object that is copied from or to: a local path, or a name in a directory of a file system.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use weft_base::{Attr, FileKind, Handle, Payload, Status, WallTime};
-use weft_client::{CreateOptions, OpenFile, SetAttr};
+use weft_client::{CreateOptions, SetAttr};
 use weft_host::connect::Fs;
 use weft_host::output::show_name;
-use weft_rt::Bulk;
 use weft_wire::Rights;
 use weft_wire::ops::SetTime;
 
-use crate::copy::block::Block;
-use crate::copy::local;
 use crate::copy::local::LocalPlace;
-use crate::copy::source::{Source, told};
+use crate::copy::meta::Meta;
+use crate::copy::source::Source;
+use crate::copy::target::Target;
 
 /// Where something is or shall be.
 #[derive(Clone)]
@@ -40,36 +37,6 @@ pub enum Place {
         /// A person named it, so that a symlink stands for what it leads to.
         named: bool,
     },
-}
-
-/// Tells objects apart: file system (0 for local devices) and number.
-pub type Identity = (u64, u64, u64);
-
-/// What is copied of an object beside its content.
-#[derive(Clone, Copy, Debug)]
-pub struct Meta {
-    /// What it is.
-    pub kind: FileKind,
-    /// Permission bits.
-    pub mode: u32,
-    /// Bytes of a file.
-    pub bytes: u64,
-    /// It takes less space than its bytes would: some of it are holes.
-    pub has_holes: bool,
-    /// Access and modification, if they are to be kept.
-    pub times: Option<(WallTime, WallTime)>,
-    /// Which object it is.
-    pub identity: Option<Identity>,
-}
-
-/// A file that is written.
-pub enum Target {
-    /// On this machine.
-    Local(File),
-    /// In a file system.
-    Remote(Arc<Fs>, Arc<OpenFile>),
-    /// In a file system, written and closed already.
-    Whole(Arc<Fs>, Handle),
 }
 
 impl Place {
@@ -335,98 +302,13 @@ impl Place {
     }
 }
 
-impl Target {
-    /// Writes a block.
-    ///
-    /// # Errors
-    /// If writing fails.
-    pub fn write_at(&self, offset: u64, block: &Block<'_>) -> Result<()> {
-        let owned: Vec<bytes::Bytes>;
-        let slices: Vec<&[u8]> = match block {
-            Block::Buffer(bytes) => vec![bytes],
-            Block::Pieces(pieces) => {
-                owned = pieces.iter().map(Payload::to_bytes).collect();
-                owned.iter().map(|bytes| &bytes[..]).collect()
-            }
-        };
-        match self {
-            Target::Local(file) => {
-                let mut at = offset;
-                for slice in slices {
-                    file.write_all_at(slice, at)?;
-                    at += slice.len() as u64;
-                }
-                Ok(())
-            }
-            Target::Remote(fs, file) => told(fs, fs.run(fs.client.write(file, offset, Bulk::Slices(slices)))),
-            Target::Whole(..) => bail!("it is written already"),
-        }
-    }
-
-    /// True if what nobody writes to it reads as zeros: a device has what it had.
-    pub fn has_holes(&self) -> bool {
-        match self {
-            Target::Local(file) => file.metadata().is_ok_and(|meta| meta.is_file()),
-            Target::Remote(..) => true,
-            Target::Whole(..) => false,
-        }
-    }
-
-    /// Sets the size: what is behind the last byte that was written becomes a hole.
-    ///
-    /// # Errors
-    /// If it cannot be set.
-    pub fn set_size(&self, size: u64) -> Result<()> {
-        match self {
-            Target::Local(file) => Ok(file.set_len(size)?),
-            Target::Remote(fs, file) => {
-                let changes = SetAttr { size: Some(size), opened_for_write: true, ..SetAttr::default() };
-                told(fs, fs.run(fs.client.setattr(&fs.who, file.handle(), &changes))).map(|_| ())
-            }
-            Target::Whole(..) => bail!("it is written already"),
-        }
-    }
-
-    /// Closes and sets mode and times, in this order since closing reports a time of its own.
-    ///
-    /// # Errors
-    /// If what was written cannot be made known, or the owner is somebody else.
-    pub fn finish(&self, place: &Place, meta: &Meta) -> Result<()> {
-        match self {
-            Target::Local(file) => {
-                local::set_meta_of(file, meta).with_context(|| format!("cannot set mode and times of {}", place.display()))
-            }
-            Target::Remote(fs, file) => {
-                told(fs, fs.run(fs.client.close(file.clone())))?;
-                finish_remote(fs, place, file.handle(), meta)
-            }
-            Target::Whole(fs, handle) => finish_remote(fs, place, *handle, meta),
-        }
-    }
-
-    /// Closes a file that is given up.
-    pub fn abandon(&self) {
-        if let Target::Remote(fs, file) = self {
-            // The failure that made us give up has been reported.
-            let _ = fs.run(fs.client.close(file.clone()));
-        }
-    }
-}
-
-fn finish_remote(fs: &Fs, place: &Place, handle: Handle, meta: &Meta) -> Result<()> {
-    if meta.times.is_none() && meta.mode & 0o7000 == 0 {
-        return Ok(());
-    }
-    set_remote_meta(fs, place.display().as_bytes(), handle, meta)
-}
-
 fn remote_meta(fs: &Fs, attr: &Attr) -> Meta {
     let identity = Some((fs.id().0, 0, attr.handle.0));
     let (times, has_holes) = (Some((attr.atime, attr.mtime)), attr.hole_bytes > 0);
     Meta { kind: attr.kind, mode: attr.permissions(), bytes: attr.size, has_holes, times, identity }
 }
 
-fn set_remote_meta(fs: &Fs, path: &[u8], handle: Handle, meta: &Meta) -> Result<()> {
+pub(super) fn set_remote_meta(fs: &Fs, path: &[u8], handle: Handle, meta: &Meta) -> Result<()> {
     let time = |time: WallTime| Some(SetTime { at: Some(time) });
     let changes = SetAttr {
         mode: (meta.kind != FileKind::Symlink).then_some(meta.mode),
@@ -455,7 +337,8 @@ mod tests {
         let block = source.read_at(1, &mut buffer).unwrap();
         assert_eq!(block.len(), 4);
         target.write_at(0, &block).unwrap();
-        target.finish(&b, &wanted).unwrap();
+        target.close().unwrap();
+        target.set_meta(&b, &wanted).unwrap();
         let meta = b.meta(false).unwrap();
         assert_eq!((meta.mode, meta.times, meta.bytes), (0o640, wanted.times, 4));
         assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"ello");
@@ -475,12 +358,5 @@ mod tests {
         assert_eq!(sub.make_dir(0o755).unwrap().kind, FileKind::Directory);
         assert!(sub.make_symlink(b"x").is_err());
         assert!(link.make_dir(0o755).is_err());
-    }
-
-    #[test]
-    fn what_a_device_has_is_not_taken_for_a_hole() {
-        let device = File::options().write(true).open("/dev/null").unwrap();
-        assert!(!Target::Local(device).has_holes());
-        assert!(Target::Local(tempfile::tempfile().unwrap()).has_holes());
     }
 }

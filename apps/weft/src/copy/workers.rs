@@ -17,8 +17,10 @@ use weft_host::parallel;
 use weft_layout::INLINE_BYTES_MAX;
 
 use crate::copy::block::Block;
-use crate::copy::place::{Meta, Place, Target};
+use crate::copy::meta::Meta;
+use crate::copy::place::Place;
 use crate::copy::source::Source;
+use crate::copy::target::Target;
 use crate::copy::{Copied, CopyOptions, SMALL_BYTES_MAX};
 
 /// Bytes of one read and write.
@@ -254,12 +256,12 @@ impl Shared {
         let (target, is_new) = self.made(to, || to.create_with(meta.mode, &self.file, &data))?;
         let is_written = bytes == 0 || matches!(target, Target::Whole(..));
         let written = if is_written { Ok(()) } else { target.write_at(0, &Block::Buffer(&data)) };
+        let written = written.inspect_err(|_| target.abandon()).and_then(|()| target.close().context("closing"));
         if let Err(error) = written {
-            target.abandon();
             self.abandoned(to, is_new)?;
             return Err(error.context(failed(source, to, is_new)));
         }
-        target.finish(to, meta).with_context(|| format!("cannot finish {}", to.display()))?;
+        target.set_meta(to, meta).with_context(|| format!("cannot finish {}", to.display()))?;
         self.advance(bytes);
         self.files.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -364,15 +366,21 @@ impl Shared {
     /// Notes the outcome of a chunk; after the last one the file is finished, or removed if it is
     /// incomplete and new.
     fn chunk_done(&self, transfer: &Transfer, copied: Result<()>) -> Result<()> {
-        let copied = copied.with_context(|| failed(&transfer.from, &transfer.to, transfer.new));
-        let first_failure = copied.is_err() && !transfer.failed.swap(true, Ordering::Relaxed);
+        let what = || failed(&transfer.from, &transfer.to, transfer.new);
+        let mut copied = copied.with_context(what);
+        let mut first_failure = copied.is_err() && !transfer.failed.swap(true, Ordering::Relaxed);
         if transfer.chunks_left.fetch_sub(1, Ordering::AcqRel) == 1 {
             let closed = transfer.source.close();
             if transfer.failed.load(Ordering::Relaxed) {
                 transfer.target.abandon();
+            } else {
+                copied = transfer.set_size().and_then(|()| transfer.target.close().context("closing")).with_context(what);
+                first_failure = copied.is_err();
+            }
+            if copied.is_err() || transfer.failed.load(Ordering::Relaxed) {
                 self.abandoned(&transfer.to, transfer.new)?;
             } else {
-                let finished = transfer.set_size().and_then(|()| transfer.target.finish(&transfer.to, &transfer.meta));
+                let finished = transfer.target.set_meta(&transfer.to, &transfer.meta);
                 finished.and(closed).with_context(|| format!("cannot finish {}", transfer.to.display()))?;
                 self.files.fetch_add(1, Ordering::Relaxed);
             }
