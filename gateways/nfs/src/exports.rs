@@ -11,6 +11,9 @@ const NOBODY: u32 = 65534;
 /// Ports below this one are for the superuser of a client.
 const PRIVILEGED_PORTS: u16 = 1024;
 
+/// Bits of an IPv6 address in front of the IPv4 address that it stands for.
+const MAPPED_BITS: u32 = 96;
+
 /// Who counts as nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Squash {
@@ -36,7 +39,11 @@ impl Network {
         let address: IpAddr = address.parse().ok()?;
         let bits_max = if address.is_ipv4() { 32 } else { 128 };
         let bits = bits.map_or(Some(bits_max), |bits| bits.parse().ok().filter(|bits| *bits <= bits_max))?;
-        Some(Network { address, bits })
+        // Clients with IPv4 are told by their IPv4 addresses, also where they came as IPv6.
+        match address.to_canonical() {
+            v4 if v4 != address && bits >= MAPPED_BITS => Some(Network { address: v4, bits: bits - MAPPED_BITS }),
+            _ => Some(Network { address, bits }),
+        }
     }
 
     fn contains(&self, address: IpAddr) -> bool {
@@ -208,6 +215,9 @@ mod tests {
         assert!(from(&net, "10.1.255.3") && from(&net, "::ffff:10.1.0.1") && from(&net, "fdff::1") && from(&net, "192.168.7.9"));
         assert!(!from(&net, "10.2.0.1") && !from(&net, "127.0.0.1") && !from(&net, "fe00::1") && !from(&net, "192.168.7.8"));
         assert!(from(&export("/:*"), "8.8.8.8") && from(&export("/:0.0.0.0/0"), "8.8.8.8") && !from(&export("/:0.0.0.0/0"), "::1"));
+        let mapped = export("/:::ffff:10.1.0.0/112,::ffff:192.168.7.9");
+        assert!(from(&mapped, "10.1.255.3") && from(&mapped, "::ffff:192.168.7.9") && !from(&mapped, "10.2.0.1"));
+        assert_eq!(mapped.clients(), ["10.1.0.0/16", "192.168.7.9/32"]);
         assert!(net.is_for_others() && export("/:*").is_for_others() && export("/:127.0.0.0/8,10.0.0.1").is_for_others());
         assert!(!home.is_for_others() && !export("/:127.0.0.0/8,::1").is_for_others());
         let secure = export("/:secure");
