@@ -32,7 +32,8 @@ Examples:
   weft cp -r src ~/mnt/dir                       where a file system is mounted: into it, without the kernel
   weft cp --num-dfiles 1 -r src ~/fs:/           each new file on one data server
 
-Mode and modification time are kept, owner and set-user and set-group bits are not; symlinks are copied as symlinks. Holes of \
+Mode and modification time are kept, owner and set-user and set-group bits are not; symlinks are copied as symlinks, pipes and sockets (with -r) as \
+such, devices are left out. Holes of \
 files above 1 MiB stay holes. Hard links become files of their own; extended attributes and ACLs are left out. Symlinks below the target \
 are not followed: a file replaces one, a directory does not. A local path with `:/` in it is written ./like:/this. A file that is \
 there keeps its layout. A file system alone is its root; \

@@ -8,9 +8,9 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -34,6 +34,8 @@ pub struct LocalPlace {
 }
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
+/// Opening a pipe, or what was put in the place of a file, must not wait for anybody.
+const NO_WAIT: OFlags = OFlags::NONBLOCK;
 
 impl LocalPlace {
     /// What a person named.
@@ -95,9 +97,7 @@ impl LocalPlace {
     }
 
     fn no_follow(&self) -> OFlags {
-        // Opening what was put in the place of a file, a pipe for example, must not wait for
-        // anybody.
-        if self.is_named() { OFlags::empty() } else { OFlags::NOFOLLOW | OFlags::NONBLOCK }
+        if self.is_named() { NO_WAIT } else { OFlags::NOFOLLOW | NO_WAIT }
     }
 
     /// What is there.
@@ -180,6 +180,15 @@ impl LocalPlace {
         self.at(|dir, name| Ok(rustix::fs::symlinkat(&target, dir, name)?))
     }
 
+    /// Makes a pipe or a socket where nothing is.
+    ///
+    /// # Errors
+    /// If something is there, or it cannot be made.
+    pub fn make_node(&self, kind: FileKind, mode: u32) -> io::Result<()> {
+        let kind = if kind == FileKind::Fifo { FileType::Fifo } else { FileType::Socket };
+        self.at(|dir, name| Ok(rustix::fs::mknodat(dir, name, kind, Mode::from_raw_mode(mode & 0o777), 0)?))
+    }
+
     /// Removes a name that is no directory.
     ///
     /// # Errors
@@ -197,10 +206,17 @@ impl LocalPlace {
             let Some(times) = meta.times else { return Ok(()) };
             return self.at(|dir, name| Ok(rustix::fs::utimensat(dir, name, &timestamps(times), AtFlags::SYMLINK_NOFOLLOW)?));
         }
+        let open = |flags| self.at(|dir, name| Ok(rustix::fs::openat(dir, name, flags | self.no_follow(), Mode::empty())?));
+        if matches!(meta.kind, FileKind::Fifo | FileKind::Socket) {
+            // A socket cannot be opened; its name can, and is no other one's meanwhile.
+            let named = open(OFlags::PATH | OFlags::CLOEXEC)?;
+            let path = format!("/proc/self/fd/{}", named.as_raw_fd());
+            rustix::fs::chmod(&path, Mode::from_raw_mode(meta.mode))?;
+            let Some(times) = meta.times else { return Ok(()) };
+            return Ok(rustix::fs::utimensat(rustix::fs::CWD, &path, &timestamps(times), AtFlags::empty())?);
+        }
         let kind = if meta.kind == FileKind::Directory { DIRECTORY } else { OFlags::CLOEXEC };
-        let flags = OFlags::RDONLY | kind | self.no_follow();
-        let file = self.at(|dir, name| Ok(rustix::fs::openat(dir, name, flags, Mode::empty())?))?;
-        set_meta_of(&file, meta)
+        set_meta_of(open(OFlags::RDONLY | kind)?, meta)
     }
 
     /// Opens a file for reading.
@@ -221,7 +237,10 @@ impl LocalPlace {
     pub fn create(&self, mode: u32) -> io::Result<(File, bool)> {
         let mode = mode & 0o777 | 0o200;
         if self.is_named() {
-            let options = || File::options().write(true).mode(mode).to_owned();
+            if fs::metadata(&self.path).is_ok_and(|meta| meta.file_type().is_fifo()) {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe; `weft cat` writes to one"));
+            }
+            let options = || File::options().write(true).mode(mode).custom_flags(NO_WAIT.bits() as i32).to_owned();
             return match options().create_new(true).open(&self.path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     options().truncate(true).open(&self.path).map(|file| (file, false))
@@ -350,5 +369,7 @@ mod tests {
         rustix::fs::mknodat(rustix::fs::CWD, dir.path().join("pipe"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
         let pipe = LocalPlace::named(dir.path().into()).child(b"pipe", false).unwrap();
         assert!(pipe.open().is_err() && pipe.create(0o600).is_err());
+        let named = LocalPlace::named(dir.path().join("pipe"));
+        assert!(named.create(0o600).unwrap_err().to_string().contains("weft cat"));
     }
 }

@@ -68,6 +68,8 @@ pub struct Copied {
     pub directories: u64,
     /// Symlinks.
     pub symlinks: u64,
+    /// Pipes and sockets.
+    pub nodes: u64,
     /// Bytes of files.
     pub bytes: u64,
     /// Things that could not be copied; each was named on standard error.
@@ -146,6 +148,7 @@ impl Copier {
         let mut counts = self.workers.finish();
         counts.directories = self.counts.directories;
         counts.symlinks = self.counts.symlinks;
+        counts.nodes = self.counts.nodes;
         counts
     }
 
@@ -167,7 +170,17 @@ impl Copier {
                 self.counts.symlinks += 1;
                 Ok(())
             }
-            _ => bail!("{} is neither file, directory nor symlink; it is not copied", source.display()),
+            FileKind::Fifo | FileKind::Socket if self.options.recursive => {
+                let meta = self.wanted(meta);
+                target.make_node(meta.kind, meta.mode)?;
+                if self.options.preserve {
+                    target.set_meta(&meta)?;
+                }
+                self.counts.nodes += 1;
+                Ok(())
+            }
+            FileKind::Fifo | FileKind::Socket => bail!("{} is a pipe or a socket; copy it with -r", source.display()),
+            _ => bail!("{} is a device; it is not copied", source.display()),
         }
     }
 

@@ -208,22 +208,36 @@ impl Place {
     /// # Errors
     /// If a directory is there, or it cannot be made.
     pub fn make_symlink(&self, target: &[u8]) -> Result<()> {
-        for again in [true, false] {
-            let exists = match self {
-                Place::Local(place) => match place.make_symlink(target) {
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists && again => true,
-                    other => return other.with_context(|| format!("cannot make the symlink {}", self.display())),
-                },
-                Place::Remote { fs, dir, name, path, .. } => match fs.run(fs.client.symlink(&fs.who, *dir, name, target)) {
-                    Err(error) if error.status == Status::Exists && again => true,
-                    other => return other.map(|_| ()).map_err(|error| fs.explain(path, error)),
-                },
-            };
-            if exists {
-                self.remove()?;
-            }
+        self.make(
+            |place| place.make_symlink(target).with_context(|| format!("cannot make the symlink {}", self.display())),
+            |fs, dir, name| fs.run(fs.client.symlink(&fs.who, dir, name, target)),
+        )
+    }
+
+    /// Makes a pipe or a socket, as [`Place::make_symlink`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn make_node(&self, kind: FileKind, mode: u32) -> Result<()> {
+        self.make(
+            |place| place.make_node(kind, mode).with_context(|| format!("cannot make {}", self.display())),
+            |fs, dir, name| fs.run(fs.client.mknod(&fs.who, dir, name, kind, mode & 0o777, 0)),
+        )
+    }
+
+    fn make(
+        &self,
+        here: impl Fn(&LocalPlace) -> Result<()>,
+        there: impl Fn(&Fs, Handle, &[u8]) -> weft_client::Result<Attr>,
+    ) -> Result<()> {
+        let make = || match self {
+            Place::Local(place) => here(place),
+            Place::Remote { fs, dir, name, path, .. } => there(fs, *dir, name).map(drop).map_err(|error| fs.explain(path, error)),
+        };
+        match make() {
+            Err(error) if is_taken(&error) => self.remove().and_then(|()| make()),
+            made => made,
         }
-        Ok(())
     }
 
     /// Removes a name that is no directory.
@@ -306,6 +320,13 @@ fn remote_meta(fs: &Fs, attr: &Attr) -> Meta {
     let identity = Some((fs.id().0, 0, attr.handle.0));
     let (times, has_holes) = (Some((attr.atime, attr.mtime)), attr.hole_bytes > 0);
     Meta { kind: attr.kind, mode: attr.permissions(), bytes: attr.size, has_holes, times, identity }
+}
+
+/// True if something is there already.
+fn is_taken(error: &anyhow::Error) -> bool {
+    let here = |cause: &io::Error| cause.kind() == io::ErrorKind::AlreadyExists;
+    let there = |cause: &weft_client::Error| cause.status == Status::Exists;
+    error.chain().any(|cause| cause.downcast_ref().is_some_and(here) || cause.downcast_ref().is_some_and(there))
 }
 
 pub(super) fn set_remote_meta(fs: &Fs, path: &[u8], handle: Handle, meta: &Meta) -> Result<()> {

@@ -4,6 +4,7 @@ use super::*;
 use crate::copy::{Copier, CopyOptions};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use weft_base::FileKind;
 
 fn options(jobs: usize) -> CopyOptions {
     let file = CreateOptions::default();
@@ -39,6 +40,25 @@ fn a_tree_arrives_whole() {
     let mtime = |path: &std::path::Path| fs::metadata(path).unwrap().modified().unwrap();
     assert_eq!(mtime(&to.join("a")), mtime(&from.join("a")));
     assert_eq!(mtime(&to.join("a/f7")), mtime(&from.join("a/f7")));
+}
+
+#[test]
+fn pipes_and_sockets_are_copied_as_such() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fs::create_dir_all(&from).unwrap();
+    Place::local(from.join("pipe")).make_node(FileKind::Fifo, 0o600).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(from.join("socket")).unwrap();
+    fs::set_permissions(from.join("pipe"), fs::Permissions::from_mode(0o622)).unwrap();
+    for _ in 0..2 {
+        let counts = copy(&from, &to, false);
+        assert_eq!((counts.nodes, counts.directories, counts.failures), (2, 1, 0), "also where they are already");
+    }
+    for name in ["pipe", "socket"] {
+        let [meta, wanted] = [to.join(name), from.join(name)].map(|path| fs::metadata(path).unwrap());
+        assert_eq!((meta.file_type(), meta.permissions()), (wanted.file_type(), wanted.permissions()), "{name}");
+        assert_eq!(meta.modified().unwrap(), wanted.modified().unwrap(), "{name}");
+    }
 }
 
 #[test]
