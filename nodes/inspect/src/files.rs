@@ -3,7 +3,8 @@
 use weft_base::ServerId;
 use weft_journal::Superblock;
 use weft_meta_server::{Row, each_row, tail_records};
-use weft_store::checkpoint::{CHECKPOINT_HEADER_BYTES, CheckpointReader, Chunk};
+use weft_store::HeaderError;
+use weft_store::checkpoint::{CHECKPOINT_HEADER_BYTES, CheckpointError, CheckpointReader, Chunk};
 use weft_store::journal::{EndReason, Scan, scan};
 use weft_store::objects::ContainerHeader;
 
@@ -126,6 +127,10 @@ fn tail(name: &str, bytes: &[u8], list: bool) -> Report {
 
 fn superblock(name: &str, bytes: &[u8]) -> Report {
     let mut report = Report::new(name, "superblock", bytes.len() as u64);
+    if let Some(why) = Superblock::of_another_format(bytes) {
+        report.not_read(why);
+        return report;
+    }
     let superblock = match Superblock::parse(bytes) {
         Ok(superblock) => superblock,
         Err(what) => {
@@ -167,7 +172,7 @@ fn segment(name: &str, bytes: &[u8], list: bool) -> Report {
     let found = match scan(bytes) {
         Ok(found) => found,
         Err(error) => {
-            report.damaged(0, error);
+            header_error(&mut report, error);
             return report;
         }
     };
@@ -195,6 +200,14 @@ fn segment(name: &str, bytes: &[u8], list: bool) -> Report {
     report
 }
 
+/// What another version wrote is no damage.
+fn header_error(report: &mut Report, error: HeaderError) {
+    match error {
+        HeaderError::Version { .. } | HeaderError::Newer(_) => report.not_read(error),
+        HeaderError::TooShort | HeaderError::OtherKind | HeaderError::Damaged => report.damaged(0, error),
+    }
+}
+
 fn end_in_words(end: &EndReason) -> &'static str {
     match end {
         EndReason::Clean => "clean: nothing of this segment follows",
@@ -220,6 +233,7 @@ pub(crate) fn read_checkpoint(bytes: &[u8], report: &mut Report, mut chunk: impl
                     chunk(report, server, offset, &found);
                 }
                 Ok(None) => break,
+                Err(error @ (CheckpointError::Version(_) | CheckpointError::Newer(_))) => return report.not_read(error),
                 Err(error) => return report.damaged(reader.offset(), error),
             }
         }
@@ -257,7 +271,7 @@ fn container(name: &str, bytes: &[u8], file_bytes: u64) -> Report {
             report.field("server", header.server_id);
             report.field("blocks", file_bytes / weft_store::objects::BLOCK_BYTES);
         }
-        Err(error) => report.damaged(0, error),
+        Err(error) => header_error(&mut report, error),
     }
     report
 }

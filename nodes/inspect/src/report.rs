@@ -30,6 +30,9 @@ pub struct Report {
     /// Every record in words, if they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub listing: Vec<String>,
+    /// Why this weft cannot read it, although it may be sound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_read: Option<String>,
     /// What makes no sense.
     pub damage: Vec<Damage>,
 }
@@ -51,9 +54,13 @@ impl Report {
         self.damage.push(Damage { offset: offset.into(), what: what.to_string() });
     }
 
-    /// True if everything makes sense.
+    pub(crate) fn not_read(&mut self, why: impl fmt::Display) {
+        self.not_read = Some(why.to_string());
+    }
+
+    /// True if everything could be read and makes sense.
     pub fn is_whole(&self) -> bool {
-        self.damage.is_empty()
+        self.not_read.is_none() && self.damage.is_empty()
     }
 }
 
@@ -68,6 +75,9 @@ impl fmt::Display for Report {
         }
         for line in &self.listing {
             writeln!(f, "    {line}")?;
+        }
+        if let Some(why) = &self.not_read {
+            writeln!(f, "  NOT READ: {why}")?;
         }
         for Damage { offset, what } in &self.damage {
             match offset {

@@ -55,6 +55,10 @@ pub fn inspect_server(files: &impl ServerFiles, list: bool) -> Vec<Report> {
         match files.len(&name).and_then(|len| Ok((len, files.read(&name, looked_at)?))) {
             Ok((len, bytes)) => {
                 reports.push(inspect_file(&name, kind, &bytes, len, list));
+                // Of a directory of another version nothing can be said.
+                if kind == StoreFile::Superblock && reports[0].not_read.is_some() {
+                    return reports;
+                }
                 history.add(kind, number, bytes);
             }
             Err(error) => {
@@ -63,6 +67,9 @@ pub fn inspect_server(files: &impl ServerFiles, list: bool) -> Vec<Report> {
                 reports.push(report);
             }
         }
+    }
+    if reports.iter().any(|report| report.not_read.is_some()) {
+        return reports;
     }
     if !reports.iter().any(|report| report.kind == "superblock") {
         let mut report = Report::new("superblock", "superblock", 0);
@@ -337,6 +344,25 @@ mod tests {
         let (is_whole, text) = told(&[put(7, 1, 4097), put(8, 2, 1)]);
         assert!(!is_whole && text.contains("block 2 is of the contents of"), "{text}");
         assert_eq!(told(&[put(9, 1, 0)]), (true, told(&[]).1));
+    }
+
+    #[test]
+    fn what_another_version_wrote_is_no_damage() {
+        let mut other = files();
+        let superblock = String::from_utf8(other["superblock"].clone()).unwrap();
+        other.insert("superblock".into(), superblock.replacen("superblock 3", "superblock 99", 1).into_bytes());
+        let reports = inspect_server(&other, false);
+        assert!(reports.len() == 1 && reports[0].damage.is_empty() && !reports[0].is_whole(), "{reports:?}");
+        assert!(reports[0].to_string().contains("NOT READ: the directory has format 99, and this weft reads format"));
+        // A journal of a later one: the version, and a checksum over it.
+        let mut other = files();
+        let journal = other.get_mut("journal.1").unwrap();
+        journal[8..12].copy_from_slice(&99u32.to_le_bytes());
+        let crc = weft_base::crc32c(&journal[..4092]);
+        journal[4092..4096].copy_from_slice(&crc.to_le_bytes());
+        let reports = inspect_server(&other, false);
+        let text: String = reports.iter().map(Report::to_string).collect();
+        assert!(text.contains("NOT READ: it has format 99") && !text.contains("DAMAGE"), "{text}");
     }
 
     #[test]

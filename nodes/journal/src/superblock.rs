@@ -21,6 +21,8 @@ use crate::{JournalError, StoreFeatures};
 /// Version of the superblock. Other formats have versions of their own, and what they have beyond
 /// these is a feature.
 const FORMAT: u32 = 3;
+/// In front of it.
+const MAGIC: &str = "weft superblock ";
 const NAME: &str = "superblock";
 const NAME_NEW: &str = "superblock.new";
 /// What it was, until it becomes the reserve.
@@ -190,19 +192,28 @@ impl Superblock {
         format!("{fields}crc32c {crc:08x}\n")
     }
 
+    /// That it has another format, and what to do then; `None` if it has this one, or is none.
+    pub fn of_another_format(bytes: &[u8]) -> Option<String> {
+        let line = bytes.strip_prefix(MAGIC.as_bytes())?.split(|byte| *byte == b'\n').next()?;
+        let version = std::str::from_utf8(line).ok()?.parse::<u32>().ok().filter(|version| *version != FORMAT)?;
+        Some(format!(
+            "the directory has format {version}, and this weft reads format {FORMAT}; \
+             a weft of that format can serve it, and copy it to a file system of this one (weft cp)"
+        ))
+    }
+
     /// Reads the text of a superblock.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn parse(bytes: &[u8]) -> Result<Superblock, String> {
         let damaged = |what: &str| format!("the superblock is damaged: {what}");
+        if let Some(what) = Superblock::of_another_format(bytes) {
+            return Err(what);
+        }
         let text = std::str::from_utf8(bytes).map_err(|_| damaged("it is no text"))?;
-        let version = text.lines().next().and_then(|line| line.strip_prefix("weft superblock ")).ok_or(damaged("wrong first line"))?;
-        if version != FORMAT.to_string() {
-            return Err(format!(
-                "the directory has format {version}, and this weft reads format {FORMAT}; \
-                 a weft of that format can serve it, and copy it to a file system of this one (weft cp)"
-            ));
+        if !text.starts_with(MAGIC) {
+            return Err(damaged("wrong first line"));
         }
         let end = text.rfind("crc32c ").ok_or(damaged("no checksum"))?;
         let crc = u32::from_str_radix(text[end..].trim_start_matches("crc32c ").trim_end(), 16).map_err(|_| damaged("no checksum"))?;

@@ -19,7 +19,7 @@ use weft_inspect::{Report, ServerFiles, StoreFile, inspect_file, inspect_server}
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "weft inspect [OPTIONS] <PATH...|--state <DIR>>",
-    after_help = "Example:\n  weft inspect ~/fs\n  weft inspect ~/fs/servers/meta0/journal.1 --records\n\nNothing is written. The servers need not run; if they do, what they write meanwhile may look incomplete.\nThe exit code is 1 if anything is damaged."
+    after_help = "Example:\n  weft inspect ~/fs\n  weft inspect ~/fs/servers/meta0/journal.1 --records\n\nNothing is written. The servers need not run; if they do, what they write meanwhile may look incomplete.\nThe exit code is 1 if anything is damaged, or of another version."
 )]
 pub struct Args {
     /// State directories, folders of servers, or files of servers
