@@ -60,7 +60,7 @@ pub struct OverHosts {
     #[arg(long, value_name = "PATH", requires = "over")]
     program: Option<String>,
     /// Port of the first server; the others have the ones behind it [default: any from 20000]
-    #[arg(long, value_name = "PORT", requires = "over")]
+    #[arg(long, value_name = "PORT", requires = "over", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Copy this into the root of the file system when it serves
     #[arg(long, value_name = "PATH", requires = "over")]
