@@ -99,6 +99,8 @@ pub fn serve(listener: TcpListener, answer: impl Fn(&Ask<'_>) -> Answer + Send +
                 });
                 let mut protocol = http1::Builder::new();
                 protocol.timer(TokioTimer::new()).header_read_timeout(REQUEST_MAX).max_buf_size(HEAD_BYTES_MAX).title_case_headers(true);
+                // Who has said all that it wants still hears the answer.
+                protocol.half_close(true);
                 // A browser that goes away in the middle of an answer is no event.
                 let _ = tokio::time::timeout(LIFE_MAX, protocol.serve_connection(TokioIo::new(stream), service)).await;
             });
@@ -111,7 +113,13 @@ type Answering = dyn Fn(&Ask<'_>) -> Answer + Send + Sync;
 
 async fn respond(answer: Arc<Answering>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, _body) = request.into_parts();
+    // What came at once may be longer than what is read on.
+    let target_bytes = head.uri.path_and_query().map_or(0, |target| target.as_str().len());
+    let head_bytes = target_bytes + head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
     let answered = tokio::task::spawn_blocking(move || {
+        if head_bytes > HEAD_BYTES_MAX {
+            return Answer::refused(431, "the head of the request is too long");
+        }
         let headers = [HOST, COOKIE].map(|name| only(&head.headers, &name));
         let [Ok(host), Ok(cookie)] = headers else {
             return Answer::refused(400, "a header comes twice or is no text");
@@ -222,16 +230,34 @@ mod tests {
     }
 
     #[test]
+    fn who_ends_its_side_is_answered() {
+        let mut reader = BufReader::new(TcpStream::connect(start()).unwrap());
+        write!(reader.get_mut(), "GET /last HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        reader.get_mut().shutdown(Shutdown::Write).unwrap();
+        assert_eq!(answer(&mut reader), (200, "GET /last Some(\"h\")".to_string()));
+        assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
     fn what_is_no_request_is_refused_and_the_next_connection_is_answered() {
         let address = start();
-        let long = format!("GET / HTTP/1.1\r\nA: {}\r\n\r\n", "x".repeat(2 * HEAD_BYTES_MAX));
-        for wrong in ["nonsense\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", &long] {
+        let long = [5, 8, 32].map(|quarters| format!("GET / HTTP/1.1\r\nA: {}\r\n\r\n", "x".repeat(quarters * HEAD_BYTES_MAX / 4)));
+        let [too_long, longer, longest] = &long;
+        for wrong in [
+            "nonsense\r\n\r\n",
+            "GET / HTTP/1.1\r\nno colon\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+            too_long,
+            longer,
+            longest,
+        ] {
             let mut stream = TcpStream::connect(address).unwrap();
             // It may be refused before it has been read to its end.
             let _ = stream.write_all(wrong.as_bytes());
             let _ = stream.shutdown(Shutdown::Write);
             let mut said = Vec::new();
             let _ = stream.read_to_end(&mut said);
+            assert!(wrong != too_long || said.starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&said));
             assert!(said.is_empty() || said.starts_with(b"HTTP/1.1 4"), "{wrong:?}: {}", String::from_utf8_lossy(&said));
         }
         let mut reader = BufReader::new(TcpStream::connect(address).unwrap());
