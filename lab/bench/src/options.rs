@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use weft_host::units::{ByteSize, seconds};
+use weft_layout::WIDTH_MAX;
 
 use crate::yardstick::CeilingKind;
 use weft_workload::{Dirs, Every, Items, ItemsKind, Naming, Protocol, Sharing, Steps, WorkStep, Workload};
@@ -109,7 +110,7 @@ pub struct Options {
     #[arg(long, value_name = "SIZE", value_parser = weft_host::config::parse_stripe_size, help_heading = "How")]
     stripe_size: Option<u32>,
     /// Data servers of each new file (library) [default: what the directory says]
-    #[arg(long, value_name = "N", help_heading = "How")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=i64::from(WIDTH_MAX)), help_heading = "How")]
     stripe_width: Option<u16>,
     /// Repetitions; the median and the range are told
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "How")]
