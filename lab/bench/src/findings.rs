@@ -11,7 +11,7 @@ use weft_piosim::workloads::Transfer;
 use weft_workload::WorkStep;
 
 use crate::prediction::Predicting;
-use crate::report::{number, range};
+use crate::report::{known, number, range};
 use crate::results::Records;
 use crate::setup::{Load, Setup, Variant, word};
 use crate::usage::Used;
@@ -136,7 +136,7 @@ pub fn table(rows: &[Row]) -> String {
     column("min - max".into(), &|row| Some(range(row.ratio_to_first?)));
     column("median, 95 %".into(), &|row| row.ratio_interval.map(|(low, high)| format!("{} - {}", number(low), number(high))));
     column(">servers us/op".into(), &|row| Some(number(row.phase.server_cpu_us_per_op?)));
-    column(">client us/op".into(), &|row| Some(number(row.phase.client_cpu_us_per_op)));
+    column(">client us/op".into(), &|row| known(row.phase.client_cpu_us_per_op).map(number));
     column(">disk operations".into(), &|row| some(row.disk.operations));
     column(">of eager clients".into(), &|row| Some(row.predicted?.eager.to_string()));
     column(">real/that".into(), &|row| part(row, |all| all.eager));

@@ -111,6 +111,11 @@ impl Measurement {
     }
 }
 
+/// Processor time of clients, which models do not have.
+pub(crate) fn known(client_us: f64) -> Option<f64> {
+    Some(client_us).filter(|us| *us > 0.0)
+}
+
 /// The table for people.
 pub fn table(phases: &[Phase]) -> String {
     let mut columns = vec!["phase", ">ops/s", "min - max", ">MiB/s", "min - max", ">p50 us", ">p99 us", ">messages/op", ">client us/op"];
@@ -133,7 +138,7 @@ pub fn table(phases: &[Phase]) -> String {
             maybe(one.latency_us.map(|latency| latency.p50)),
             maybe(one.latency_us.map(|latency| latency.p99)),
             maybe(one.messages_per_op),
-            number(one.client_cpu_us_per_op),
+            maybe(known(one.client_cpu_us_per_op)),
         ];
         cells.extend(gateway.then(|| maybe(one.gateway_cpu_us_per_op)));
         cells.extend(servers.then(|| maybe(one.server_cpu_us_per_op)));
@@ -256,6 +261,7 @@ mod tests {
     fn the_table_shows_only_columns_that_have_something() {
         let plain = measurement(vec![repetition(1_234_567, 1.0, None)]).summary().unwrap();
         let text = table(&[plain]);
+        assert!(known(0.0).is_none() && known(0.5) == Some(0.5), "models have no such time");
         assert!(
             text.contains("1,234,567") && text.contains("servers us/op") && !text.contains("ceiling") && !text.contains("mount us"),
             "{text}"
