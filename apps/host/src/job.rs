@@ -11,12 +11,13 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use anyhow::{Context, Result};
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::unistd::Pid;
+use nix::unistd::{AccessFlags, Pid, access};
 use rustix::process::{PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
 use crate::parallel;
@@ -107,7 +108,7 @@ impl JobSignals {
         attributes.set_sigdefault(&[Signal::SIGPIPE].into_iter().collect())?;
         attributes.set_flags(PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF)?;
         let text = |text: &OsStr| CString::new(text.as_bytes());
-        let line = std::iter::once(command.get_program()).chain(command.get_args()).map(text).collect::<Result<Vec<_>, _>>()?;
+        let mut line = std::iter::once(command.get_program()).chain(command.get_args()).map(text).collect::<Result<Vec<_>, _>>()?;
         let mut variables: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
         for (name, value) in command.get_envs() {
             match value {
@@ -117,7 +118,16 @@ impl JobSignals {
         }
         let variable = |(name, value): (OsString, OsString)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat());
         let variables = variables.into_iter().map(variable).collect::<Result<Vec<_>, _>>()?;
-        let pid = posix_spawnp(&line[0], &PosixSpawnFileActions::init()?, &attributes, &line, &variables)?;
+        let spawn = |line: &[CString]| posix_spawnp(&line[0], &PosixSpawnFileActions::init()?, &attributes, line, &variables);
+        let pid = match spawn(&line) {
+            // A script that does not say whose, as shells and execvp(3) run it.
+            Err(Errno::ENOEXEC) => {
+                line[0] = text(found(command.get_program()).as_os_str())?;
+                line.insert(0, c"/bin/sh".into());
+                spawn(&line)?
+            }
+            spawned => spawned?,
+        };
         rustix::process::Pid::from_raw(pid.as_raw()).map(Started).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
@@ -142,6 +152,13 @@ impl JobSignals {
             }
         }
     }
+}
+
+/// The file of a program that is named as on a command line.
+fn found(program: &OsStr) -> PathBuf {
+    let path = std::env::var_os("PATH").filter(|_| !program.as_bytes().contains(&b'/')).unwrap_or_default();
+    let is_program = |file: &PathBuf| access(file, AccessFlags::X_OK).is_ok() && file.is_file();
+    std::env::split_paths(&path).map(|dir| dir.join(program)).find(is_program).unwrap_or_else(|| program.into())
 }
 
 /// Lets signals by these numbers come again, just before this process becomes the program of a
@@ -200,4 +217,30 @@ pub fn end_as(status: ExitStatus) -> ExitCode {
     }
     // The signal is ignored here: as shells say it.
     ExitCode::from(128 + number as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_script_that_does_not_say_whose_it_is_is_one_of_the_shell() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("script");
+        fs::write(&script, "exit $1").unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = Command::new(&script);
+        let mut started = JobSignals::hold().unwrap().start(command.arg("7")).unwrap();
+        let ended = (0..2000).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            started.try_wait().unwrap()
+        });
+        assert_eq!(ended.and_then(|status| status.code()), Some(7));
+        assert_eq!(found(OsStr::new("sh")).file_name(), Some(OsStr::new("sh")));
+        assert!(found(OsStr::new("sh")).is_absolute() && found(OsStr::new("./sh")).as_os_str() == "./sh");
+    }
 }
