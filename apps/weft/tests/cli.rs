@@ -198,7 +198,14 @@ fn mistakes_are_explained() {
     let nobody = fails(&mut weft(["ping", "weft://127.0.0.1:1/demo", "--timeout", "1"]));
     assert!(nobody.contains("no cluster map from"), "{nobody}");
 
+    let port = fails(&mut weft(["up", "--state", "/no/such", "--hosts", "a", "--port", "0"]));
+    assert!(port.contains("0 is not in 1..=65535"), "{port}");
+    let wide = fails(&mut weft(["bench", "create", "--fs", "/no/such", "--stripe-width", "5000"]));
+    assert!(wide.contains("5000 is not in 0..=4096"), "{wide}");
+
     let demo = Demo::up(&[]);
+    let lost = fails(&mut weft(["explain", &demo.state(), "--seconds", "0.1", "--keep", "/no/such/folder"]));
+    assert!(lost.contains("/no/such is no directory: make it first"), "{lost}");
     let missing = fails(&mut weft(["cat", &demo.at("/missing")]));
     assert!(missing.contains(&demo.at("/missing")) && missing.contains("no such file"), "{missing}");
     assert!(fails(&mut weft(["cp", &demo.at("/"), "somewhere"])).contains("copy it with -r"));

@@ -138,6 +138,7 @@ impl Args {
                 let folder = recorded.insert(tempfile::tempdir().context("cannot make a folder for traces")?);
                 let path = self.keep.as_deref().unwrap_or(folder.path());
                 refuse_a_second_recording(path)?;
+                refuse_a_lost_folder(path)?;
                 noted = record(fs.as_os_str(), "*", common, self.seconds.unwrap_or(SECONDS), path, self.keep.is_some())?;
                 files(&[path.to_path_buf()])?
             }
@@ -199,6 +200,14 @@ fn files(traces: &[PathBuf]) -> Result<Vec<(PathBuf, Content)>> {
         bail!("no trace files there; `weft trace` makes some, and processes for which WEFT_TRACE names a folder, when they end");
     }
     Ok(files)
+}
+
+/// A folder is made, but not all that lead to it: a name that was mistyped is told.
+fn refuse_a_lost_folder(folder: &Path) -> Result<()> {
+    match std::path::absolute(folder)?.parent().filter(|parent| !parent.is_dir()) {
+        Some(parent) => bail!("{} is no directory: make it first, or name another folder with --keep", parent.display()),
+        None => Ok(()),
+    }
 }
 
 /// Files of one folder are one run: those of two recordings would be read as one.
