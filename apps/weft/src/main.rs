@@ -16,6 +16,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// How the operating system says that a process may open no more.
+const TOO_FEW: &str = "Too many open files (os error 24)";
+
 fn main() -> ExitCode {
     weft_rt_real::outlive_the_file_size_limit();
     let outcome = mount_helper::command_line(std::env::args_os().collect()).map(|line| {
@@ -47,7 +50,9 @@ fn reader_has_gone(error: &anyhow::Error) -> bool {
 /// it already.
 fn error_text(error: &anyhow::Error) -> String {
     let causes = error.chain().skip(1).filter(|cause| cause.downcast_ref::<weft_client::Error>().is_none());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+    let text = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
+    // Also where it is the reason that no server can be reached.
+    if text.contains(TOO_FEW) { format!("{text}; this process needs more: raise the limit (`ulimit -n`)") } else { text }
 }
 
 /// The same in one line, for a process that waits for one. Logs and helpers have several.

@@ -130,6 +130,11 @@ impl Watched {
         Watched(libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 })
     }
 
+    /// For nothing.
+    pub(crate) fn nothing() -> Watched {
+        Watched(libc::pollfd { fd: -1, events: 0, revents: 0 })
+    }
+
     /// True if it is readable, closed or broken: a receive will not wait.
     pub(crate) fn readable(self) -> bool {
         self.0.revents & !libc::POLLOUT != 0

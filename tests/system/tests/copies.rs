@@ -136,7 +136,7 @@ fn a_copy_of_many_files_needs_few_descriptors() {
         let there = format!("{there}{most}");
         for paths in [[from.as_os_str(), there.as_ref()], [there.as_ref(), fs.path(&format!("back{most}")).as_os_str()]] {
             let ended = run(weft_with_descriptors(most).args(["cp", "-r"]).args(paths), Duration::from_secs(60));
-            assert!(ended.status.is_some(), "with {most} descriptors: {}", ended.words());
+            assert!(ended.status.is_some() && !ended.words().contains("panicked"), "with {most} descriptors: {}", ended.words());
         }
     }
 }

@@ -55,7 +55,7 @@ struct Interest {
 
 impl ThreadContext {
     fn new() -> ThreadContext {
-        let parker = Arc::new(Parker::new().expect("a thread that cannot have one more descriptor cannot have a connection either"));
+        let parker = Arc::new(Parker::new());
         let waker = Waker::from(parker.clone());
         ThreadContext {
             forks: sys::forks(),
@@ -204,7 +204,7 @@ impl ThreadContext {
             return;
         }
         // One connection is the usual case and needs no memory.
-        let event = Watched::new(self.parker.event(), false);
+        let (event, until) = self.parker.event(until);
         let mut few = [event; 4];
         let mut many = Vec::new();
         let watched = if reading.len() < few.len() {

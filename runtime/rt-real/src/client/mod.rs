@@ -225,7 +225,7 @@ impl ClientRt {
 /// The descriptor of the calling thread's event.
 #[cfg(test)]
 pub(crate) fn event_of_this_thread() -> std::os::fd::RawFd {
-    std::os::fd::AsRawFd::as_raw_fd(&ThreadContext::current().parker().event())
+    ThreadContext::current().parker().descriptor()
 }
 
 impl Runtime for ClientRt {

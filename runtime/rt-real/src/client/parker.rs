@@ -1,14 +1,14 @@
 //! How a thread sleeps and is woken, whether it waits for sockets or for another thread.
 
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Wake;
 
-use weft_base::Nanos;
+use weft_base::{MILLISECOND, Nanos};
 
-use crate::sys::{self, EventFd};
+use crate::clock;
+use crate::sys::{self, EventFd, Watched};
 
 /// Awake, nothing has happened.
 const RUNNING: u32 = 0;
@@ -18,24 +18,28 @@ const NOTIFIED: u32 = 1;
 const ON_WORD: u32 = 2;
 /// Sleeps in a poll that watches the event.
 const ON_EVENT: u32 = 3;
+/// Without an event a poll lasts so long.
+const LOOK: u64 = MILLISECOND;
 
 /// Wakes one thread. Its token is kept: a wake-up before the sleep is not lost.
 #[derive(Debug)]
 pub(crate) struct Parker {
     state: AtomicU32,
-    event: EventFd,
+    /// Readable when the thread is woken within a poll; `None` where the process has no descriptor
+    /// left.
+    event: Option<EventFd>,
 }
 
 impl Parker {
-    pub(crate) fn new() -> io::Result<Parker> {
-        Ok(Parker { state: AtomicU32::new(RUNNING), event: EventFd::new()? })
+    pub(crate) fn new() -> Parker {
+        Parker { state: AtomicU32::new(RUNNING), event: EventFd::new().ok() }
     }
 
     /// Wakes the thread, or keeps it from its next sleep.
     pub(crate) fn unpark(&self) {
         match self.state.swap(NOTIFIED, Ordering::AcqRel) {
             ON_WORD => sys::futex_wake(&self.state),
-            ON_EVENT => self.event.signal(),
+            ON_EVENT => self.event.iter().for_each(EventFd::signal),
             _ => {}
         }
     }
@@ -69,13 +73,23 @@ impl Parker {
     pub(crate) fn end_poll(&self, signalled: bool) {
         let _ = self.state.compare_exchange(ON_EVENT, RUNNING, Ordering::AcqRel, Ordering::Acquire);
         if signalled {
-            self.event.clear();
+            self.event.iter().for_each(EventFd::clear);
         }
     }
 
-    /// Becomes readable when the thread is woken within a poll.
-    pub(crate) fn event(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
+    /// Becomes readable when the thread is woken within a poll that ends at the time that is given
+    /// with it: `until`, or sooner if there is no event, and then the thread looks again.
+    pub(crate) fn event(&self, until: Nanos) -> (Watched, Nanos) {
+        match &self.event {
+            Some(event) => (Watched::new(event.as_fd(), false), until),
+            None => (Watched::nothing(), until.min(clock::now() + LOOK)),
+        }
+    }
+
+    /// Its descriptor.
+    #[cfg(test)]
+    pub(crate) fn descriptor(&self) -> std::os::fd::RawFd {
+        std::os::fd::AsRawFd::as_raw_fd(&self.event.as_ref().expect("an event").as_fd())
     }
 }
 
@@ -91,13 +105,12 @@ impl Wake for Parker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock;
-    use crate::sys::{Watched, poll};
-    use weft_base::{MILLISECOND, SECOND};
+    use crate::sys::poll;
+    use weft_base::SECOND;
 
     #[test]
     fn a_token_ends_either_sleep_at_once() {
-        let parker = Parker::new().expect("an event");
+        let parker = Parker::new();
         parker.unpark();
         parker.sleep(Nanos::NEVER);
         assert!(parker.take_token() && !parker.take_token());
@@ -108,9 +121,13 @@ mod tests {
 
     #[test]
     fn every_wake_up_from_another_thread_arrives() {
-        let parker = Arc::new(Parker::new().expect("an event"));
+        all_wake_ups_arrive(Parker::new(), 2000);
+        all_wake_ups_arrive(Parker { event: None, ..Parker::new() }, 200);
+    }
+
+    fn all_wake_ups_arrive(parker: Parker, rounds: u32) {
+        let parker = Arc::new(parker);
         let waking = parker.clone();
-        let rounds = 2000;
         let (to_waker, from_sleeper) = std::sync::mpsc::channel();
         let waker = std::thread::spawn(move || {
             while from_sleeper.recv().is_ok() {
@@ -125,8 +142,9 @@ mod tests {
                 if round % 2 == 0 {
                     parker.sleep(limit);
                 } else if parker.begin_poll() {
-                    let mut watched = [Watched::new(parker.event(), false)];
-                    poll(&mut watched, limit).expect("poll");
+                    let (event, until) = parker.event(limit);
+                    let mut watched = [event];
+                    poll(&mut watched, until).expect("poll");
                     parker.end_poll(watched[0].readable());
                 }
             }
@@ -137,7 +155,7 @@ mod tests {
 
     #[test]
     fn time_ends_a_sleep() {
-        let parker = Parker::new().expect("an event");
+        let parker = Parker::new();
         let until = clock::now() + MILLISECOND;
         while clock::now() < until {
             parker.sleep(until);
