@@ -233,7 +233,7 @@ fn the_wait_for_a_thread_of_the_mount_is_bounded() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let fs = prepare();
     let mut command = favoured();
-    command.args(["up", "--state"]).arg(fs.state()).arg("--mount").arg(fs.mnt()).args(["-o", "threads=2"]).args(SHAPE);
+    command.args(["up", "--state"]).arg(fs.state()).arg("--mount").arg(fs.mnt()).args(["-o", "threads=2,transport=device"]).args(SHAPE);
     // Shorter than what makes the mount replace a thread that waits.
     ok(command.env("WEFT_FAULT", "fuse:2ms@client"));
     // Seconds that the programs take together, and that all requests have waited at most.
