@@ -60,7 +60,7 @@ impl OpenInode {
 
     /// True if something of it is on its way to data servers by this right, which a close has given
     /// back in vain.
-    fn leaves_by(&self, right: Rights) -> bool {
+    fn is_leaving_by(&self, right: Rights) -> bool {
         right != Rights::default() && self.lock().leaves_by().contains(right)
     }
 
@@ -130,7 +130,7 @@ impl<R: Runtime> Client<R> {
                 self.announce_inode(flow, inode).await?;
             } else if inode.wants_capability() && self.tell_of_new(flow, inode).await? {
                 // It came with the answer.
-            } else if inode.holds_for_data(right) || inode.leaves_by(right) {
+            } else if inode.holds_for_data(right) || inode.is_leaving_by(right) {
                 // Made here, without asking for a capability; or closed, and its server did not
                 // take what was kept of it.
                 let _passage = self.enter(inode).await;
