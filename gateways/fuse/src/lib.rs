@@ -179,7 +179,7 @@ fn begin<R: ThreadRuntime>(
     let no_thread = |error: io::Error| explain(io::Error::new(error.kind(), format!("no thread for it: {error}")));
     beside("weft-closer", &posix, async |posix| posix.close_in_background().await).map_err(no_thread)?;
     beside("weft-keeper", &posix, async |posix| posix.keep_alive().await).map_err(no_thread)?;
-    beside("weft-sender", &posix, async |posix| posix.send_in_background().await).map_err(no_thread)?;
+    beside("weft-mover", &posix, async |posix| posix.move_in_background().await).map_err(no_thread)?;
     let hearing = posix.clone();
     let hear = move |server| beside("weft-notices", &hearing, async move |posix| posix.hear_notices(server).await);
     beside("weft-notices", &posix, async |posix| posix.hear_all(hear).await).map_err(no_thread)?;

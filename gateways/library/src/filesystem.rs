@@ -147,7 +147,7 @@ impl<R: ThreadRuntime> FileSystem<R> {
         let (threads, posix) = (&self.threads, &self.posix);
         threads.beside("weft-closer", posix, async |posix| posix.close_in_background().await)?;
         threads.beside("weft-keeper", posix, async |posix| posix.keep_alive().await)?;
-        threads.beside("weft-sender", posix, async |posix| posix.send_in_background().await)?;
+        threads.beside("weft-mover", posix, async |posix| posix.move_in_background().await)?;
         let Some(calls) = leases_after else { return Ok(()) };
         let (beside, hearing) = (threads.clone(), posix.clone());
         let hear = move |server| beside.beside("weft-notices", &hearing, async move |posix| posix.hear_notices(server).await);

@@ -120,6 +120,7 @@ impl<R: ThreadRuntime> Serving<R> {
         });
         shared.beside("weft-closer", async |shared| shared.nfs.posix.close_in_background().await)?;
         shared.beside("weft-keeper", async |shared| shared.nfs.posix.keep_alive().await)?;
+        shared.beside("weft-mover", async |shared| shared.nfs.posix.move_in_background().await)?;
         shared.beside("weft-idle", async |shared| shared.nfs.tend(|| !shared.ends()).await)?;
         let hearing = shared.clone();
         let hear = move |server| hearing.beside("weft-notices", async move |shared| shared.nfs.posix.hear_notices(server).await);

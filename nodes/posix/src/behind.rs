@@ -1,19 +1,59 @@
-//! Write-behind: one flow sends to data servers what was gathered of files
-//! ([`weft_client::Client::send_gathered`]), while their programs write on. It works for one file
-//! at a time; who writes to another one meanwhile sends for itself. So a server that does not
-//! answer holds up nobody else, and many programs are not slowed down to one flow.
+//! Data on its way while programs go on. Reading ahead: more of a few open files is asked for
+//! (`ahead.rs`), while their programs work on what they have. Write-behind: what was gathered of
+//! files is sent to data servers ([`weft_client::Client::send_gathered`]), while their programs
+//! write on, of one file at a time. Who reads or writes another one meanwhile does it by itself. So
+//! a server that does not answer holds up nobody else, and many programs are not slowed down to one
+//! flow.
 
 use std::sync::Arc;
 
+use weft_call::run_window;
 use weft_client::{Client, OpenFile};
-use weft_rt::Runtime;
+use weft_rt::{Either, Runtime, race};
 
+use crate::data::MORE_NS;
 use crate::gateway::Gateway;
+use crate::lanes::LANES;
 use crate::posix::Posix;
 
 impl<R: Runtime, G: Gateway> Posix<R, G> {
-    /// Sends what was gathered of files, until [`Posix::end`]. Without this flow, who writes does.
-    pub async fn send_in_background(&self) {
+    /// Reads ahead, and sends what was gathered of files, until [`Posix::end`]. Without this flow,
+    /// who reads and writes does.
+    pub async fn move_in_background(&self) {
+        let works = (0..=LANES).map(async |lane| match lane {
+            0 => self.send_in_background().await,
+            _ => self.read_in_background().await,
+        });
+        run_window(works, LANES + 1).await;
+    }
+
+    /// Reads ahead of one open file at a time.
+    async fn read_in_background(&self) {
+        self.pages.lanes.begin();
+        loop {
+            let called = self.pages.lanes.called.wait();
+            let Some((open, asking)) = self.pages.lanes.next() else {
+                if self.closes.lock().ends {
+                    return;
+                }
+                called.await;
+                continue;
+            };
+            let op = weft_trace::operation(weft_trace::event::CLIENT_READ_AHEAD);
+            open.ahead.note_span(op.number());
+            let client = self.client.for_at_most(MORE_NS);
+            let read = race(client.read_list(&open.file, &asking.ranges), open.ahead.given_up()).await;
+            match read {
+                Either::First(Ok(read)) => open.ahead.end_behind(asking, Some((read, self.client.content_hold(&open.file)))),
+                Either::First(Err(_)) => open.ahead.give_up(),
+                Either::Second(()) => {}
+            }
+            drop(op);
+            self.pages.lanes.begin();
+        }
+    }
+
+    async fn send_in_background(&self) {
         loop {
             let called = self.closes.sends.called.wait();
             match self.closes.sends.next() {

@@ -1,12 +1,15 @@
 //! Reading, writing and syncing open files.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weft_base::{Credentials, Handle, Payload, SECOND, set_id_bits};
-use weft_client::{Client, DelayWrites, Fallocate, Result, SeekFor, SetAttr};
-use weft_rt::{Bulk, Runtime};
+use weft_client::{Client, DelayWrites, Fallocate, Hold, Result, SeekFor, SetAttr};
+use weft_rt::{Bulk, Either, Runtime, race};
+use weft_trace::event;
 use weft_wire::Rights;
 
+use crate::ahead::Begun;
 use crate::description::{Description, Stable};
 use crate::gateway::Gateway;
 use crate::posix::Posix;
@@ -17,7 +20,7 @@ const COPY_BYTES_MAX: u32 = 16 << 20;
 const COPY_PIECE_BYTES: u32 = 4 << 20;
 
 /// How long a read may wait for more than is wanted of it, in nanoseconds.
-const MORE_NS: u64 = 2 * SECOND;
+pub(crate) const MORE_NS: u64 = 2 * SECOND;
 
 /// How data is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,26 +57,53 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
 
     /// Reads from what was read ahead, or from servers, and then more of a file that is read in
     /// order.
-    async fn read_on(&self, open: &Description, offset: u64, bytes: u64) -> Result<Vec<Payload>> {
-        let (mut read, hold) = open.ahead.begin(offset, bytes, || self.client.content_hold(&open.file));
-        let had = read.iter().map(Payload::len).sum::<u64>();
-        let (at, missing, end) = (offset + had, bytes - had, offset.saturating_add(bytes));
-        if missing == 0 {
-            return Ok(read);
+    async fn read_on(&self, open: &Arc<Description>, offset: u64, bytes: u64) -> Result<Vec<Payload>> {
+        let Begun { mut read, hold, is_coming } = open.ahead.begin(offset, bytes, || self.client.content_hold(&open.file));
+        let had = |read: &[Payload]| read.iter().map(Payload::len).sum::<u64>();
+        if is_coming {
+            let (at, missing) = (offset + had(&read), bytes - had(&read));
+            Box::pin(self.await_ahead(open, (at, missing))).await;
+            read.extend(open.ahead.go_on(at, missing));
         }
-        let Some(asking) = hold.and_then(|hold| open.ahead.ask((missing, end), hold, open.file.size_known(), &self.pages.ahead)) else {
-            read.extend(self.client.read(&open.file, at, missing).await?);
-            return Ok(read);
+        let had = had(&read);
+        if had < bytes {
+            read.extend(self.read_rest(open, (offset + had, bytes - had), hold).await?);
+        }
+        if let Some(hold) = hold
+            && let Some(asking) = open.ahead.ask_behind(hold, open.file.size_known(), &self.pages.ahead)
+            && let Some((_, refused)) = self.pages.lanes.add((open.clone(), asking))
+        {
+            open.ahead.end_behind(refused, None);
+        }
+        Ok(read)
+    }
+
+    /// Waits for bytes that are being read ahead.
+    async fn await_ahead(&self, open: &Description, (at, bytes): (u64, u64)) {
+        let mut op = weft_trace::operation(event::CLIENT_READ);
+        op.range(at, bytes);
+        let mut waits = weft_trace::span(event::CLIENT_AHEAD);
+        if let Either::First(span) = race(open.ahead.comes(), self.rt().sleep_until(self.now() + MORE_NS)).await {
+            waits.range(span.into(), 0);
+        }
+    }
+
+    /// Reads so many bytes at `at`, and more if the file is read on under this hold.
+    async fn read_rest(&self, open: &Description, (at, missing): (u64, u64), hold: Option<Hold>) -> Result<Vec<Payload>> {
+        let end = at.saturating_add(missing);
+        let Some(asking) =
+            hold.and_then(|hold| open.ahead.ask((missing, end), hold, open.file.size_known(), self.now(), &self.pages.ahead))
+        else {
+            return self.client.read(&open.file, at, missing).await;
         };
         let client = self.client.for_one_operation();
         match client.for_at_most(MORE_NS).read_list(&open.file, &asking.ranges).await {
-            Ok(all) => read.extend(open.ahead.end(asking, all, self.client.content_hold(&open.file))),
+            Ok(all) => Ok(open.ahead.end(asking, all, self.client.content_hold(&open.file), self.now())),
             Err(_) => {
                 open.ahead.give_up();
-                read.extend(client.read(&open.file, at, missing).await?);
+                client.read(&open.file, at, missing).await
             }
         }
-        Ok(read)
     }
 
     /// Writes data. It is at the servers when this returns, or, of a file that nobody else has

@@ -22,8 +22,8 @@
 //! - It has one [`Posix`] for all its callers, and shows objects under the numbers that it is given
 //!   ([`InodeNumber`]).
 //! - It drives two flows beside its requests for as long as it serves:
-//!   [`Posix::close_in_background`] and [`Posix::keep_alive`]. If it hears closes, a third one lets
-//!   programs write on meanwhile: [`Posix::send_in_background`]. After the last request it drives
+//!   [`Posix::close_in_background`] and [`Posix::keep_alive`]. A third one lets servers work while
+//!   programs read and write on: [`Posix::move_in_background`]. After the last request it drives
 //!   [`Posix::end`].
 //! - It believes what it is told (attributes, names) no longer than [`Shown`] says, counted from
 //!   when it hears it, and keeps data only as [`Caching`] says.
@@ -42,6 +42,7 @@ mod error_counts;
 mod gateway;
 mod handles;
 mod kept_pages;
+mod lanes;
 mod leases;
 mod listing;
 mod listings;

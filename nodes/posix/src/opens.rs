@@ -169,6 +169,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     }
 
     pub(crate) async fn close_description(&self, open: &Description) {
+        open.ahead.give_up();
         self.close_soon(open.file.clone()).await;
     }
 

@@ -272,12 +272,17 @@ events! {
     CLIENT_RENAME = 2 13 "client.rename" Span Client NONE;
     /// Any other operation.
     CLIENT_OTHER = 2 14 "client.other" Span Client NONE;
+    /// More of a file is read than its program has asked for, while it does other things.
+    CLIENT_READ_AHEAD = 2 15 "client.read_ahead" Span Client NONE;
     /// Inside an operation: it waits for a place in the window of unfinished requests.
     CLIENT_WINDOW = 2 32 "client.window" Span SendQueue NONE;
     /// Inside an operation: it waits for a lock or a cache token of this process.
     CLIENT_LOCK = 2 33 "client.lock" Span Lock NONE;
     /// Inside an operation: the pause before a request is sent again.
     CLIENT_PAUSE = 2 34 "client.pause" Span Retry NONE;
+    /// Inside an operation: it waits for what is read ahead. `off` is the number of the span of
+    /// that, which says where the time goes; own time is left where that was not recorded.
+    CLIENT_AHEAD = 2 35 "client.ahead" Span Unseen NONE;
 
     // Layer 3: messages. `req` is the key of the request, `peer` the server, `off` the code of the
     // wire operation.

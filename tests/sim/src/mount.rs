@@ -139,7 +139,7 @@ impl Mount {
         let [closer, keeper, sender] = [(); 3].map(|()| posix.clone());
         sim.spawn_on(node, |_| async move { closer.close_in_background().await });
         sim.spawn_on(node, |_| async move { keeper.keep_alive().await });
-        sim.spawn_on(node, |_| async move { sender.send_in_background().await });
+        sim.spawn_on(node, |_| async move { sender.move_in_background().await });
         if options.keeps_leases {
             for server in cluster.map().meta.iter().map(|entry| entry.id) {
                 let listener = posix.clone();

@@ -4,7 +4,8 @@ use weft_base::FastMap;
 
 use super::Storage;
 use crate::event::{
-    CLIENT_LOCK, CLIENT_PAUSE, CLIENT_WINDOW, DATA_TURN, DISK_JOB, DISK_SYNC, DISK_WRITE, JOURNAL_COMMIT, JOURNAL_SYNC, META_TURN, NET_CALL,
+    CLIENT_AHEAD, CLIENT_LOCK, CLIENT_PAUSE, CLIENT_WINDOW, DATA_TURN, DISK_JOB, DISK_SYNC, DISK_WRITE, JOURNAL_COMMIT, JOURNAL_SYNC,
+    META_TURN, NET_CALL,
 };
 use crate::events::Events;
 use crate::merge::Merged;
@@ -167,6 +168,11 @@ impl OfNode {
                 self.open_calls.push(position);
             }
         }
+        if record.event == CLIENT_AHEAD
+            && let Some(awaited) = u32::try_from(span.off).ok().and_then(|number| spans.get(&number))
+        {
+            self.children.push((position, *awaited));
+        }
         match named {
             named if THREAD_LAYERS.contains(&layer) => self.of_threads.push((position, named)),
             Some(parent) => self.children.push((parent, position)),
@@ -185,7 +191,7 @@ pub(super) fn is_disk(event: EventId) -> bool {
 
 /// True for what only happens inside operations: waits and pauses.
 fn is_inner(event: EventId) -> bool {
-    matches!(event, CLIENT_WINDOW | CLIENT_LOCK | CLIENT_PAUSE)
+    matches!(event, CLIENT_WINDOW | CLIENT_LOCK | CLIENT_PAUSE | CLIENT_AHEAD)
 }
 
 pub(super) fn encloses(events: &Events, outer: u32, (start_ns, end_ns): Interval) -> bool {

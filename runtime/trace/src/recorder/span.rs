@@ -72,6 +72,11 @@ impl OpenSpan {
         self
     }
 
+    /// Its number, by which others name it; 0: it is not written.
+    pub fn number(&self) -> u32 {
+        self.0.as_ref().filter(|open| open.role() != Role::Mute).map_or(0, |open| open.span.get())
+    }
+
     /// The key of the request, see [`crate::RequestKey`].
     #[inline]
     pub fn request(&mut self, key: u64) -> &mut Self {

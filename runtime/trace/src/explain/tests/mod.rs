@@ -225,6 +225,23 @@ fn of_parallel_requests_the_last_counts() {
     assert_eq!(path, [(0, 5_000, None), (5_000, 7_000, Some(0x8002)), (12_000, 78_000, Some(0x8001)), (90_000, 10_000, None)]);
 }
 
+#[test]
+fn who_waits_for_what_is_read_ahead_waits_for_its_servers() {
+    let mut cluster = Cluster::new(None, 0);
+    let [ahead, read, inside, call] = [(); 4].map(|()| cluster.span_number());
+    cluster.span("c0", event::CLIENT_READ_AHEAD, 0, (0, 90_000), (ahead, 0));
+    cluster.span("c0", event::NET_CALL, call.into(), (10_000, 70_000), (call, ahead)).peer = 0x8000;
+    cluster.span("c0", event::CLIENT_READ, 0, (50_000, 50_000), (read, 0));
+    cluster.span("c0", event::CLIENT_AHEAD, 0, (52_000, 40_000), (inside, read)).off = ahead.into();
+    let merged = cluster.merged();
+    let analysis = Analysis::new(&merged);
+    let [_, read] = analysis.operations() else { panic!("two operations: {:?}", analysis.operations()) };
+    let path: Vec<_> = analysis.path(read).iter().map(|piece| (piece.start_ns, piece.dur_ns, piece.peer)).collect();
+    let around = [(80_000, 10_000, None), (90_000, 2_000, None), (92_000, 8_000, None)];
+    assert_eq!(path[..2], [(50_000, 2_000, None), (52_000, 28_000, Some(0x8000))]);
+    assert_eq!(path[2..], around);
+}
+
 /// As a recorder writes what has not ended: up to the end of the recording.
 fn open(cluster: &mut Cluster, node: &'static str, event: EventId, (t0, end): (u64, u64), span: (u32, u32), peer: u16) {
     let req = if event == event::NET_CALL { 1 << 60 | u64::from(span.0) } else { 0 };
