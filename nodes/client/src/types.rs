@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_base::{Attr, ClientId, FileKind, Handle, Payload, ROOT_HANDLE, SECOND};
+use weft_base::{Attr, ClientId, FileKind, Handle, Payload, ROOT_HANDLE, SECOND, WallTime};
 use weft_layout::Strips;
 use weft_wire::Rights;
 use weft_wire::ops::{Judged, SetTime};
@@ -103,6 +103,8 @@ pub struct CreateOptions {
     pub strips: Option<Arc<Strips>>,
     /// What of the writes to it may stay with this client.
     pub delays: DelayWrites,
+    /// Times of the last access and change of a new file; none: now.
+    pub times: Option<(WallTime, WallTime)>,
     /// It may be made without asking, where nobody else knows the directory: for clients that keep
     /// leases, call [`crate::Client::tell_absorbed`] soon and close files by
     /// [`crate::Client::close_many`].
@@ -121,6 +123,7 @@ impl Default for CreateOptions {
             stripe_width: 0,
             strips: None,
             delays: DelayWrites::No,
+            times: None,
             can_absorb: false,
         }
     }

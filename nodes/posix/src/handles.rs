@@ -2,8 +2,8 @@
 //! they like, and believe nothing else: an NFS server. Rights are those of the credentials, checked
 //! by the servers.
 
-use weft_base::{Attr, Credentials, FileKind, Handle, ServerId};
-use weft_client::{DirPage, RenameFlags, Result, Seen, SetAttr};
+use weft_base::{Attr, Credentials, FileKind, Handle, ServerId, WallTime};
+use weft_client::{CreateOptions, DirPage, RenameFlags, Result, Seen, SetAttr};
 use weft_rt::Runtime;
 
 use crate::description::{Caching, OpenHow};
@@ -119,13 +119,21 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         Ok((attr, number))
     }
 
-    /// Makes a file with these permission bits and opens it.
+    /// Makes a file with these permission bits, and these times of access and change if any are
+    /// given, and opens it.
     ///
     /// # Errors
     /// As [`weft_client::Client::create`]; [`weft_base::Status::Exists`] for any name that is
     /// there.
-    pub async fn create_new(&self, who: &Credentials, dir: Handle, name: &[u8], mode: u32, how: OpenHow) -> Result<(Attr, u64)> {
-        let options = self.create_options(mode, OpenHow { exclusive: true, truncate: false, ..how });
+    pub async fn create_new(
+        &self,
+        who: &Credentials,
+        (dir, name): (Handle, &[u8]),
+        (mode, times): (u32, Option<(WallTime, WallTime)>),
+        how: OpenHow,
+    ) -> Result<(Attr, u64)> {
+        let how = OpenHow { exclusive: true, truncate: false, ..how };
+        let options = CreateOptions { times, ..self.create_options(mode, how) };
         let client = self.changing("create", dir)?.for_one_operation();
         let (attr, file, _) = self.noted(client.create(who, dir, name, &options).await)?;
         let number = self.add_opened(&client, who, &attr, file, Caching::Direct, how).await?;

@@ -1,6 +1,6 @@
 //! Create: a file, symlink, pipe, socket or device, opened at once if that is wanted.
 
-use weft_base::{Attr, EXECUTE, FileKind, Handle, Layout, MODE_ACL, MODE_SETGID, MODE_UNNAMED, Result, Status, check_name};
+use weft_base::{Attr, DataTime, EXECUTE, FileKind, Handle, Layout, MODE_ACL, MODE_SETGID, MODE_UNNAMED, Result, Status, check_name};
 use weft_layout::{Strips, first_data_server};
 use weft_wire::Rights;
 use weft_wire::ops::{CreateReply, CreateRequest, DirChange};
@@ -163,7 +163,13 @@ impl State {
                 }
                 inode.of_kind = request.rdev.into();
             }
-            FileKind::File | FileKind::Fifo | FileKind::Socket => {}
+            FileKind::File => {
+                inode.atime = request.atime.unwrap_or(inode.atime);
+                if let Some(mtime) = request.mtime {
+                    (inode.mtime, inode.mtime_epoch) = (mtime, DataTime::epoch_of_setting(0));
+                }
+            }
+            FileKind::Fifo | FileKind::Socket => {}
         }
         Ok((inode, strips))
     }

@@ -83,6 +83,10 @@ wire_struct! {
             /// If the file is there and its content beside its inode, it is not opened: the client
             /// opens it with a cut, which leaves it there.
             10 pub cuts: bool,
+            /// If it is made and a file: the time of its last access.
+            12 pub atime: WallTime,
+            /// Likewise of its last change.
+            14 pub mtime: WallTime,
         }
     }
 
@@ -322,7 +326,7 @@ impl CreateRequest {
     /// filled in.
     pub fn of(at: DirTarget, name: Bytes, (kind, mode): (FileKind, u32), who: Credentials) -> CreateRequest {
         let (open_sequence, rdev, stripe_bytes, stripe_width, target) = Default::default();
-        let (strips, unnamed, content, can_delay, can_hold, cuts) = Default::default();
+        let (strips, unnamed, content, can_delay, can_hold, cuts, atime, mtime) = Default::default();
         CreateRequest {
             at,
             name,
@@ -342,6 +346,8 @@ impl CreateRequest {
             can_delay,
             can_hold,
             cuts,
+            atime,
+            mtime,
         }
     }
 }

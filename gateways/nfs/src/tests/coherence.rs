@@ -79,6 +79,8 @@ fn calls_cost_as_few_messages_as_they_can() {
     cost("an attribute under a lease", 0, &|| assert!(user.getattr(&root).is_ok()));
     let file = user.create(&root, "file", 1, 0o644).unwrap();
     cost("a create", 1, &|| assert!(user.create(&root, "second", 1, 0o644).is_ok()));
+    let exclusive = || user.create_exclusive(&root, "third", *b"verifier");
+    cost("an exclusive create", 1, &|| assert!(exclusive().is_ok()));
     cost("a lookup", 1, &|| assert!(user.lookup(&root, "file").is_ok()));
     user.write(&file, 0, &[1; 4096], 0).unwrap();
     cost("a write to a file that is open", 1, &|| assert!(user.write(&file, 0, &[2; 4096], 0).is_ok()));

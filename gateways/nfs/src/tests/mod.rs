@@ -4,6 +4,7 @@
 mod coherence;
 mod conversations;
 mod gone;
+mod histories;
 mod locks;
 mod repeats;
 mod rights;

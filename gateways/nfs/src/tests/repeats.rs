@@ -28,6 +28,8 @@ fn a_change_is_told_of_as_it_was_made_however_long_its_server_was_silent() {
             while told == Err(LATER) {
                 told = change();
             }
+            // It may not have made so many steps yet.
+            world.pass(10 * SECOND);
             world.go_on();
             told.unwrap_or_else(|status| panic!("{what}: {status}, {steps} steps before {server} is silent"))
         };

@@ -10,7 +10,7 @@ use weft_client::{Client, ClientOptions};
 use weft_data_server::DataServerConfig;
 use weft_meta_server::{Durability, MetaServerConfig, ServingConfig};
 use weft_rt::Runtime;
-use weft_rt_sim::{Fault, NodeConfig, NodeId, Profile, Sim, SimRt};
+use weft_rt_sim::{Fault, NodeConfig, NodeId, Profile, Random, Sim, SimRt};
 use weft_virtual_cluster::{Servers, cluster_map};
 use weft_wire::ClusterKey;
 
@@ -30,10 +30,12 @@ const ADDRESS: [u8; 4] = [127, 0, 0, 1];
 /// A file system and the world around it.
 pub(crate) struct World {
     sim: Sim,
-    _servers: Servers,
+    servers: Servers,
     map: ClusterMap,
     node: NodeId,
     next: Cell<u64>,
+    /// Something has failed.
+    fails: Cell<bool>,
 }
 
 /// A gateway of it.
@@ -43,14 +45,18 @@ pub(crate) struct Gate {
     /// What clients were told of locks for which they waited, and what they answer.
     pub told: Rc<RefCell<Vec<Grant>>>,
     pub answers: Rc<Cell<Told>>,
-    node: NodeId,
+    pub node: NodeId,
 }
 
 impl World {
     pub fn new(meta: u16, data: u16) -> World {
+        World::of(1, meta, data)
+    }
+
+    pub fn of(seed: u64, meta: u16, data: u16) -> World {
         let mut profile = Profile::instant();
         (profile.net.latency_ns, profile.net.jitter_ns) = (50_000, 0);
-        let sim = Sim::new(1, profile);
+        let sim = Sim::new(seed, profile);
         let map = cluster_map(FsId(7), "test", meta, data, 4096, 0);
         let key = ClusterKey([3; 32]);
         let serving = |server| ServingConfig {
@@ -62,7 +68,7 @@ impl World {
         let meta = MetaServerConfig::new(serving(ServerId(0)));
         let servers = Servers::start(&sim, &meta, &DataServerConfig::new(serving(ServerId::data(0))));
         let node = sim.add_node(NodeConfig::client("test"));
-        let world = World { sim, _servers: servers, map, node, next: Cell::new(1) };
+        let world = World { sim, servers, map, node, next: Cell::new(1), fails: Cell::default() };
         world.serves();
         world
     }
@@ -120,6 +126,25 @@ impl World {
         }
     }
 
+    /// A fault strikes after so many more steps of this node; 0: now.
+    pub fn strike(&self, node: NodeId, steps: u64, fault: Fault) {
+        self.fails.set(true);
+        match steps {
+            0 => self.sim.control().strike(&fault),
+            _ => self.sim.control().strike_after_polls(node, steps, fault),
+        }
+    }
+
+    /// The machines of all servers.
+    pub fn servers(&self) -> Vec<NodeId> {
+        self.servers.nodes().into_iter().map(|(_, node)| node).collect()
+    }
+
+    /// Random numbers of this run.
+    pub fn random(&self) -> Random {
+        self.sim.control().random()
+    }
+
     /// All servers go on.
     pub fn go_on(&self) {
         self.sim.control().heal();
@@ -160,7 +185,9 @@ impl World {
 
     /// A user of a client of a gateway.
     pub fn user<'a>(&'a self, gate: &Gate, uid: u32) -> User<'a> {
-        User { world: self, gate: gate.clone(), uid, groups: Vec::new(), address: IpAddr::from(ADDRESS), port: 700, xid: Rc::default() }
+        let (address, groups) = (IpAddr::from(ADDRESS), Vec::new());
+        let (xid, other, is_again) = (Rc::default(), Rc::default(), Rc::default());
+        User { world: self, gate: gate.clone(), other, is_again, uid, groups, address, port: 700, xid }
     }
 }
 
@@ -175,6 +202,10 @@ pub(crate) type ListedByNfs = (String, Option<Fh>);
 pub(crate) struct User<'a> {
     pub world: &'a World,
     pub gate: Gate,
+    /// The gateway to which the client turned when that one had stopped.
+    pub other: Rc<RefCell<Option<Gate>>>,
+    /// A call without an answer was made again there.
+    pub is_again: Rc<Cell<bool>>,
     pub uid: u32,
     pub groups: Vec<u32>,
     pub address: IpAddr,
@@ -232,12 +263,25 @@ impl User<'_> {
         call.0.into()
     }
 
-    /// What the gateway answers to a record.
+    /// The gateway that it uses.
+    pub fn gate(&self) -> Gate {
+        self.other.borrow().clone().unwrap_or_else(|| self.gate.clone())
+    }
+
+    /// What the gateway answers to a record; `None` also if it stops before.
     pub fn send(&self, record: Bytes) -> Option<RpcAnswer> {
-        let (nfs, from) = (self.gate.nfs.clone(), self.peer());
-        let answer = self.world.run(async move { nfs.answer(from, record).await });
-        for number in self.gate.nfs.begun_waits() {
-            let Gate { nfs, told, answers, node } = self.gate.clone();
+        let (gate, from, sim) = (self.gate(), self.peer(), &self.world.sim);
+        if !sim.control().is_running(gate.node) {
+            return None;
+        }
+        let nfs = gate.nfs.clone();
+        let joined = sim.spawn_on(gate.node, |_| async move { nfs.answer(from, record).await });
+        let limit = Nanos(sim.rt(self.world.node).now().0 + LIMIT);
+        let is_over = || joined.is_over() || !sim.control().is_running(gate.node);
+        sim.run_until_true(limit, is_over).expect("a flow that waits for nothing never ends");
+        let answer = joined.take().flatten();
+        for number in gate.nfs.begun_waits() {
+            let Gate { nfs, told, answers, node } = gate.clone();
             let tell = async move |grant: &Grant| {
                 told.borrow_mut().push(grant.clone());
                 answers.get()
@@ -255,12 +299,29 @@ impl User<'_> {
     /// The results of a call, from its status on. Panics if it was not carried out.
     pub fn call(&self, program: u32, procedure: u32, arguments: &Writer) -> Reader {
         let xid = self.xid.replace(self.xid.get() + 1);
-        let answer = self.send(self.record(xid, program, procedure, arguments)).expect("an answer");
+        let record = self.record(xid, program, procedure, arguments);
+        let answer = loop {
+            if let Some(answer) = self.send(record.clone()) {
+                break answer;
+            }
+            assert!(!self.world.sim.control().is_running(self.gate().node), "an answer");
+            self.turn_to_another_gateway();
+        };
         assert_eq!(answer.to_bytes().len() % 4, 0);
         let mut reader = Reader::new(answer.to_bytes().into());
         let head: Vec<u32> = (0..6).map(|_| reader.u32().expect("a head")).collect();
         assert_eq!(head, [xid, 1, 0, 0, 0, 0], "it is carried out");
         reader
+    }
+
+    fn turn_to_another_gateway(&self) {
+        self.is_again.set(true);
+        loop {
+            if let Ok(gate) = self.world.gateway_by(Some(ClusterKey([3; 32])), &["/:no_root_squash"], Box::new(|_| {})) {
+                return *self.other.borrow_mut() = Some(gate);
+            }
+            self.world.pass(SECOND);
+        }
     }
 
     /// The results of a procedure of NFS behind its status.
@@ -326,7 +387,7 @@ impl User<'_> {
         let mut reader = self.nfs(procedure, write)?;
         assert_eq!(reader.bool(), Ok(true));
         let fh = reader.opaque(64).expect("a handle");
-        assert!(read_after(&mut reader).is_some());
+        assert!(read_after(&mut reader).is_some() || self.world.fails.get());
         read_change(&mut reader);
         assert!(reader.u32().is_err(), "nothing follows");
         Ok(fh)

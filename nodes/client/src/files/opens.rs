@@ -45,6 +45,8 @@ pub(crate) fn file_request(at: DirTarget, name: &Bytes, options: &CreateOptions,
         stripe_bytes: options.stripe_bytes,
         stripe_width: options.stripe_width,
         strips: options.strips.as_ref().map(|strips| strips.to_string().into()),
+        atime: options.times.map(|(atime, _)| atime),
+        mtime: options.times.map(|(_, mtime)| mtime),
         ..CreateRequest::of(at, name.clone(), (FileKind::File, options.mode), who.clone())
     }
 }

@@ -75,7 +75,7 @@ fn a_dataset_refuses_every_change() {
             ("open_node", posix.open_node(who, file, update).await.err()),
             ("put_path", posix.put_path(who, b"/new", 0o644, false, &Bytes::from_static(b"text")).await.err()),
             ("open_handle", posix.open_handle(who, handle, update).await.err()),
-            ("create_new", posix.create_new(who, root, name, 0o644, update).await.err()),
+            ("create_new", posix.create_new(who, (root, name), (0o644, None), update).await.err()),
             ("setattr_handle", posix.setattr_handle(who, handle, &mode).await.err()),
             ("link_handle", posix.link_handle(who, handle, root, name).await.err()),
             ("rmdir_handle", posix.rmdir_handle(who, root, b"dir").await.err()),

@@ -26,6 +26,8 @@ pub(super) fn create(about: &Subject, who: &Credentials, name: &Bytes) -> Reques
         can_delay: Some(true),
         can_hold: Some(9),
         cuts: Some(true),
+        atime: Some(WallTime(5)),
+        mtime: Some(WallTime(6)),
     })
 }
 
