@@ -6,8 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use weft_base::{MILLISECOND, SECOND};
+use weft_base::{Credentials, Handle, MILLISECOND, Payload, SECOND};
+use weft_rt::Runtime;
 use weft_rt_sim::{Fault, MessageFaults, Random};
+use weft_wire::Rights;
 
 use super::world::{Fh, Outcome, User, World, size};
 use crate::types::NfsStatus;
@@ -101,6 +103,12 @@ impl History<'_> {
         if self.files.get(&place).is_some_and(|file| file.is_unsure || self.random.coin()) {
             self.commit(user, place);
         }
+        let (names, _) = self.must(user, "READDIRPLUS", |user| user.list(&self.dirs[dir], 1000, true));
+        let mut listed: Vec<_> = names.into_iter().filter(|(name, _)| name.starts_with("file")).collect();
+        listed.sort();
+        let there = self.files.iter().filter(|((of, _), _)| *of == dir);
+        let there: Vec<_> = there.map(|((_, number), file)| (name(*number), Some(file.fh.clone()))).collect();
+        assert_eq!(listed, there, "directory {dir}, seed {}", self.seed);
         let found = insist(user, |user| user.lookup(&self.dirs[dir], &name(number))).0;
         let Some(file) = self.files.get(&place) else {
             return assert_eq!(found, Err(NOT_FOUND), "{place:?}, seed {}", self.seed);
@@ -111,6 +119,22 @@ impl History<'_> {
         let (read, is_end) = self.must(user, "READ", |user| user.read(&file.fh, 0, 1 << 17));
         let differs = read.iter().zip(&file.content).position(|(read, is)| read != is);
         assert!(read[..] == file.content[..] && is_end, "{place:?}, {} bytes, differ at {differs:?}, seed {}", read.len(), self.seed);
+        if self.random.below(3) == 0 {
+            let (client, file) = (self.world.client(), Handle(attr.number));
+            let read = self.world.run(async move {
+                loop {
+                    if let Ok((_, open)) = client.open(&Credentials::ROOT, file, Rights::READ, false).await {
+                        let read = client.read(&open, 0, 1 << 17).await;
+                        let closed = client.close(open).await;
+                        if let (Ok(read), Ok(())) = (read, closed) {
+                            return Payload::concat(&read);
+                        }
+                    }
+                    client.rt().sleep_until(client.rt().now() + SECOND).await;
+                }
+            });
+            assert!(read == self.files[&place].content, "{place:?} without a gateway, {} bytes, seed {}", read.len(), self.seed);
+        }
     }
 
     fn step(&mut self) {
