@@ -24,9 +24,8 @@ use crate::trust;
 
 /// How long a mount process has for closing its files after the unmount.
 const MOUNT_PATIENCE: Duration = Duration::from_secs(15);
-/// How long a program that uses the mount has to leave it, and then the mount process after
-/// SIGTERM, and after SIGKILL. Short: the mount is out of sight already, and writes are at the
-/// servers when they return.
+/// How long a program that uses the mount has to leave it. Short: the mount is out of sight
+/// already, and its process brings what was written to servers when it is asked to end.
 const BUSY_PATIENCE: Duration = Duration::from_secs(2);
 
 /// One mount, alive or left behind by a killed process.
@@ -252,7 +251,7 @@ impl ListedMount {
                 return Ok(Unmounted::Nothing);
             }
         } else {
-            outcome = match process::end(&self.pid_file, BUSY_PATIENCE)? {
+            outcome = match process::end(&self.pid_file, MOUNT_PATIENCE)? {
                 Ended::WasNotRunning => outcome,
                 Ended::Stopped | Ended::Killed => Unmounted::WasBusy,
             };

@@ -90,8 +90,8 @@ impl StopSignals {
     }
 
     /// The same for a server or mount: at the first signal that asks for the end, after a line in
-    /// the log. A second one ends the process at once only if `is_impatient`.
-    pub fn on_end(self, hang_up: HangUp, who: &str, is_impatient: bool, on_stop: impl FnOnce() + Send + 'static) {
+    /// the log; `on_again` at each further one.
+    pub fn on_end(self, hang_up: HangUp, who: &str, on_stop: impl FnOnce() + Send + 'static, on_again: impl Fn() + Send + 'static) {
         let who = who.to_string();
         self.in_thread(move |signals| {
             let signal = signals.wait_for_stop(hang_up, &who);
@@ -100,9 +100,7 @@ impl StopSignals {
             let stopped = Instant::now();
             loop {
                 signals.wait_again(hang_up, &who, stopped);
-                if is_impatient {
-                    std::process::exit(130);
-                }
+                on_again();
             }
         });
     }

@@ -72,6 +72,10 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         self.posix.gateway().warn(line);
     }
 
+    fn is_over(&self) -> bool {
+        self.threads.are_over()
+    }
+
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let served = self.begin(event::FUSE_LOOKUP, request, parent);
         let result = self.run(self.posix.lookup(&caller(request), self.node(parent), name.as_bytes()));

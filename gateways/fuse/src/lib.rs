@@ -20,6 +20,7 @@ mod threads;
 mod waits;
 mod writers;
 
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -122,10 +123,13 @@ const OLD_KERNELS: Duration = Duration::from_secs(1);
 /// wait for somebody to unmount it.
 #[derive(Debug)]
 pub struct MountedFs {
-    mountpoint: PathBuf,
     thread: JoinHandle<io::Result<()>>,
     error_counts: Arc<ErrorCounts>,
+    unmounter: Unmounter,
 }
+
+/// What is answered without asking anybody has its answer within this time.
+const ANSWERS_UNDER_WAY: Duration = Duration::from_millis(50);
 
 /// Mounts the file system at `mountpoint`, an existing directory. When this returns the mount is
 /// usable. What goes wrong is told to `log`, line by line.
@@ -184,6 +188,7 @@ fn begin<R: ThreadRuntime>(
     let hear = move |server| beside("weft-notices", &hearing, async move |posix| posix.hear_notices(server).await);
     beside("weft-notices", &posix, async |posix| posix.hear_all(hear).await).map_err(no_thread)?;
     let threads = Threads::new(options.threads);
+    let threads_of = threads.clone();
     let filesystem = WeftFilesystem::new(posix.clone(), threads.clone());
     options.transport.may_use_rings().map_err(explain)?;
     let device = attach(&fs_name).map_err(explain)?;
@@ -196,6 +201,13 @@ fn begin<R: ThreadRuntime>(
         error
     };
     let session = session.map_err(explain).map_err(nobody_serves)?;
+    let (to_leave, of_them) = (posix.clone(), threads_of.clone());
+    let leave = move || {
+        of_them.refuse();
+        std::thread::sleep(ANSWERS_UNDER_WAY);
+        to_leave.rt().block_on(to_leave.end(nanos(patience)));
+    };
+    let unmounter = Unmounter { mountpoint: mountpoint.to_path_buf(), leave: Arc::new(leave) };
     let (told, hears) = std::sync::mpsc::channel();
     let started = std::thread::Builder::new().name("weft-mount".into()).spawn(move || {
         // Whoever began this hears it, or that it is dropped.
@@ -208,7 +220,7 @@ fn begin<R: ThreadRuntime>(
         let error = thread.join().unwrap_or(Ok(())).err().unwrap_or_else(|| io::Error::other("the thread that serves it panicked"));
         return Err(nobody_serves(no_thread(error)));
     }
-    Ok(MountedFs { mountpoint: mountpoint.to_path_buf(), thread, error_counts })
+    Ok(MountedFs { thread, error_counts, unmounter })
 }
 
 /// Drives a flow beside the requests, on a thread of its own.
@@ -238,14 +250,21 @@ impl MountedFs {
     /// A callable that unmounts; usable from a signal thread while another thread is in
     /// [`MountedFs::wait`].
     pub fn unmounter(&self) -> Unmounter {
-        Unmounter { mountpoint: self.mountpoint.clone() }
+        self.unmounter.clone()
     }
 }
 
 /// Unmounts one mount.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Unmounter {
     mountpoint: PathBuf,
+    leave: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for Unmounter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unmounter").field("mountpoint", &self.mountpoint).finish_non_exhaustive()
+    }
 }
 
 impl Unmounter {
@@ -261,5 +280,12 @@ impl Unmounter {
     /// If even that is refused.
     pub fn unmount(&self) -> io::Result<()> {
         unmount(&self.mountpoint, false).or_else(|_| unmount(&self.mountpoint, true))
+    }
+
+    /// For a process that is about to end although programs still use the mount: they are refused
+    /// from now on, and what they have written is brought to servers, for at most the patience of
+    /// the mount.
+    pub fn leave_users(&self) {
+        (self.leave)();
     }
 }

@@ -17,7 +17,7 @@
 //! not answer holds up only those who want something of it. A thread beyond the usual number ends
 //! when it has rested for a second, which it does after a request that it has served.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -49,6 +49,8 @@ pub struct Threads {
     total: AtomicUsize,
     /// The number of the present sample.
     now: AtomicU32,
+    /// What is asked from now on is refused.
+    are_over: AtomicBool,
     services: Mutex<Vec<Arc<ServingThread>>>,
     changed: Condvar,
     waits: Waits,
@@ -107,10 +109,21 @@ impl Threads {
             serving: AtomicUsize::new(0),
             total: AtomicUsize::new(0),
             now: AtomicU32::new(1),
+            are_over: AtomicBool::new(false),
             services: Mutex::default(),
             changed: Condvar::new(),
             waits: Waits::new(),
         })
+    }
+
+    /// From now on what is asked is refused.
+    pub fn refuse(&self) {
+        self.are_over.store(true, Ordering::Release);
+    }
+
+    /// True behind [`Threads::refuse`].
+    pub fn are_over(&self) -> bool {
+        self.are_over.load(Ordering::Acquire)
     }
 
     /// Threads while no server keeps them waiting.

@@ -2,7 +2,8 @@
 //! signals end them, and several commands that start them at once.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -219,6 +220,45 @@ fn a_mount_that_lives_on_elsewhere_can_be_made_again_and_ended() {
     container.kill().unwrap();
     container.wait().unwrap();
     fs.down();
+}
+
+/// A mount that is asked to end although programs use it keeps nothing back: neither what they have
+/// written to files that they have open, nor the files that they have just closed.
+#[test]
+fn a_mount_that_ends_in_use_brings_what_was_written() {
+    if !available("a_mount_that_ends_in_use_brings_what_was_written", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "2"]);
+    fs::write(fs.mnt().join("old"), [b'o'; 5000]).unwrap();
+    // Twice: a first signal only unmounts, lazily, and the second one finds nothing to unmount.
+    for round in 0..2 {
+        let dir = fs.mnt().join(format!("round{round}"));
+        fs::create_dir(&dir).unwrap();
+        let held = fs::File::open(&dir).unwrap();
+        let mut old = fs::File::options().write(true).open(fs.mnt().join("old")).unwrap();
+        if round > 0 {
+            signal(fs.mount_pid(&fs.mnt()), Signal::TERM).unwrap();
+            wait_until("the end of the mount in the tree", PATIENCE, || !is_mount(&fs.mnt()));
+        }
+        let inside = |name: &str| format!("/proc/self/fd/{}/{name}", held.as_raw_fd());
+        old.write_all(&[b'0' + round; 5000]).unwrap();
+        let open = [5000, 300_000].map(|bytes| {
+            let mut file = fs::File::create_new(inside(&format!("open{bytes}"))).unwrap();
+            file.write_all(&vec![b'x'; bytes]).unwrap();
+            file
+        });
+        (0..100).for_each(|number| fs::write(inside(&format!("closed{number}")), [b'c'; 3000]).unwrap());
+        assert!(ok(weft().arg("down").arg(fs.state())).contains("stopped"));
+        assert_eq!(old.write(b"late").unwrap_err().kind(), std::io::ErrorKind::NotConnected);
+        drop((held, old, open));
+        ok(weft().args(["up", "--mount"]).arg(fs.mnt()).arg(fs.state()));
+        assert_eq!(fs::read(fs.mnt().join("old")).unwrap(), [b'0' + round; 5000]);
+        for bytes in [5000, 300_000] {
+            assert_eq!(fs::read(dir.join(format!("open{bytes}"))).unwrap(), vec![b'x'; bytes]);
+        }
+        (0..100).for_each(|number| assert_eq!(fs::read(dir.join(format!("closed{number}"))).unwrap(), [b'c'; 3000]));
+    }
 }
 
 /// What the system's own tools show.

@@ -256,7 +256,7 @@ fn serve(
         tell(&format!("{} cannot be completed: {error}", path.display()));
     }
     pid_file.hold_until_exit();
-    let unmounter = session.unmounter();
+    let (unmounter, users) = (session.unmounter(), session.unmounter());
     let end = move || end_mount(&unmounter, &device);
     if let Some(pid) = ties.until {
         let end = end.clone();
@@ -269,7 +269,10 @@ fn serve(
             end();
         })?;
     }
-    signals.on_end(hang_up, "weft mount", true, end);
+    signals.on_end(hang_up, "weft mount", end, move || {
+        users.leave_users();
+        std::process::exit(130);
+    });
     let source = fs.config.as_ref().map_or(source.as_os_str(), |config| config.file.as_os_str()).to_owned();
     let key_file = common.key_file.as_ref().map(std::path::absolute).transpose()?;
     if let Err(error) = (Note { fs: source, key_file }).leave(place) {
@@ -295,6 +298,7 @@ fn end_mount(unmounter: &Unmounter, device: &str) {
         // A lazy unmount, or a mount in another mount namespace: nothing here could be unmounted,
         // and whoever uses it may never leave.
         tell(&format!("{} is not mounted here, but still in use elsewhere; that ends now", place.display()));
+        unmounter.leave_users();
         std::process::exit(0);
     }
     if let Err(error) = unmounter.unmount() {

@@ -89,10 +89,11 @@ impl Args {
         // What could not begin leaves nothing.
         let listed = list(&fs, &address);
         let (sender, receiver) = mpsc::channel();
-        signals.on_end(HangUp::Ends, "weft nfs", true, move || {
+        let stop = move || {
             // Whoever waits for it has it, or is gone.
             let _ = sender.send(());
-        });
+        };
+        signals.on_end(HangUp::Ends, "weft nfs", stop, || std::process::exit(130));
         output::print(&format!("serving {} of {} at {}\n", shown.join(", "), fs.name, serving.address()))?;
         // Without a sender nobody could end it in good order.
         let _ = receiver.recv();

@@ -99,7 +99,7 @@ impl Args {
             job::on_exit(pid, move || asked.stop())?;
         }
         let asked = stop.clone();
-        signals.on_end(hang_up, &server.name, false, move || asked.stop());
+        signals.on_end(hang_up, &server.name, move || asked.stop(), || {});
         let log = Log::to_stderr(&server.name);
         // Without a key anybody on this machine may forge capabilities; the runtime keeps everybody
         // else out.

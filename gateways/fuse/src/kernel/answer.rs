@@ -190,7 +190,7 @@ impl Answer {
         self.service.send(unique, 0, pieces)
     }
 
-    fn fail(mut self, errno: Errno) {
+    pub(super) fn fail(mut self, errno: Errno) {
         let unique = std::mem::take(&mut self.unique);
         self.service.send(unique, errno.code(), &[]);
     }

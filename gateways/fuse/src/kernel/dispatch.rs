@@ -36,6 +36,9 @@ const LOCK_BSD: u32 = 1;
 /// Gives a request to its method. The answer goes to the kernel by `service`, which has begun it.
 pub fn dispatch<F: Filesystem>(filesystem: &F, service: &Arc<ServingThread>, pieces: Pieces<'_>) {
     let answer = Answer::new(service, pieces.header.unique);
+    if filesystem.is_over() {
+        return answer.fail(Errno::ENOTCONN);
+    }
     if matches!(pieces.header.opcode, opcode::OPEN | opcode::READ | opcode::WRITE | opcode::FSYNC) {
         service.note_regular(INodeNo(pieces.header.node));
     }

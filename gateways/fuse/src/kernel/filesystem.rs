@@ -34,6 +34,11 @@ pub trait Filesystem: Send + Sync + 'static {
     /// Something went wrong between the kernel and the file system: a line for people.
     fn warn(&self, line: &str);
 
+    /// Nothing is served any more, although the kernel still asks (`ENOTCONN`).
+    fn is_over(&self) -> bool {
+        false
+    }
+
     operations! {
         /// Looks a name up.
         fn lookup(parent: INodeNo, name: &OsStr; ReplyEntry);

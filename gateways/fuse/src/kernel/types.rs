@@ -35,6 +35,7 @@ impl Errno {
     pub const EINVAL: Errno = Errno(libc::EINVAL);
     pub const EIO: Errno = Errno(libc::EIO);
     pub const ENOSYS: Errno = Errno(libc::ENOSYS);
+    pub const ENOTCONN: Errno = Errno(libc::ENOTCONN);
     pub const ENXIO: Errno = Errno(libc::ENXIO);
     pub const EOPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);
     pub const EROFS: Errno = Errno(libc::EROFS);
