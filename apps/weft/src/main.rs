@@ -21,6 +21,7 @@ const TOO_FEW: &str = "Too many open files (os error 24)";
 
 fn main() -> ExitCode {
     weft_rt_real::outlive_the_file_size_limit();
+    weft_rt_real::do_with_few_addresses();
     let outcome = mount_helper::command_line(std::env::args_os().collect()).map(|line| {
         let cli = commands::Cli::parse_from(line);
         if !cli.may_record() {

@@ -10,6 +10,7 @@
 
 #![allow(unsafe_code)]
 
+mod limits;
 mod sockets;
 
 use std::cell::RefCell;
@@ -25,6 +26,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use bytes::BufMut;
 use weft_base::{Nanos, SECOND};
 
+pub use limits::{do_with_few_addresses, outlive_the_file_size_limit};
 pub(crate) use sockets::*;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -415,20 +417,6 @@ pub fn keep_descriptors_to_ourselves() -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Makes the limit of the size of files (`ulimit -f`) an error of who writes beyond it, and not the
-/// end of the process. Programs that this process starts, and one that wants the signal ignored,
-/// see no difference.
-pub fn outlive_the_file_size_limit() {
-    extern "C" fn nothing(_: libc::c_int) {}
-    // SAFETY: the handler does nothing; `exec` gives the program the action of before.
-    unsafe {
-        let before = libc::signal(libc::SIGXFSZ, nothing as extern "C" fn(libc::c_int) as libc::sighandler_t);
-        if before != libc::SIG_DFL {
-            libc::signal(libc::SIGXFSZ, before);
-        }
-    }
 }
 
 #[cfg(test)]

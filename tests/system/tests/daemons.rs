@@ -261,6 +261,36 @@ fn a_mount_that_ends_in_use_brings_what_was_written() {
     }
 }
 
+/// Servers and a mount with as many addresses as `ulimit -v` allows on shared machines: many threads
+/// are no reason to end.
+#[test]
+fn few_addresses_are_enough_for_servers_and_mounts() {
+    if !available("few_addresses_are_enough_for_servers_and_mounts", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::prepare();
+    let mut up = Command::new("sh");
+    up.args(["-c", "ulimit -v 1000000; exec \"$@\"", "sh"]).arg(weft().get_program());
+    up.args(["up", "--meta", "1", "--data", "2", "--mount"]).arg(fs.mnt()).arg("--state").arg(fs.state());
+    ok(&mut up);
+    std::thread::scope(|scope| {
+        for thread in 0..16 {
+            let dir = fs.mnt().join(format!("{thread}"));
+            scope.spawn(move || {
+                fs::create_dir(&dir).unwrap();
+                let content = |number: usize| vec![7; if number.is_multiple_of(20) { 3_000_000 } else { 1_000 }];
+                for number in 0..100 {
+                    fs::write(dir.join(format!("{number}")), content(number)).unwrap();
+                }
+                for number in 0..100 {
+                    assert!(fs::read(dir.join(format!("{number}"))).unwrap() == content(number));
+                }
+            });
+        }
+    });
+    fs.down();
+}
+
 /// What the system's own tools show.
 #[test]
 fn a_mount_has_the_type_of_its_file_system() {
