@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use serde_json::Value;
-use weft_system_tests::{FileSystem, Need, available, fails, ok, weft};
+use weft_system_tests::{FileSystem, Need, available, fails, ok, wait_until, weft};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -116,6 +116,22 @@ fn promise_changes_are_told() {
     let lost = ok(weft().args(["watch", "--once", "--since", "0=1.5.0.0,1=1.5.0.0"]).arg(fs.at("/watched")));
     assert_eq!(lost.lines().filter(|line| line.starts_with("lost at meta")).count(), 2, "{lost}");
     assert!(fails(weft().args(["watch", "--since", "yesterday"]).arg(fs.at("/watched"))).contains("no cursor"));
+}
+
+/// Nobody waits for what cannot come: for changes of a directory that is gone, for a server that is
+/// not there.
+#[test]
+fn a_watch_ends_with_its_directory() {
+    let fs = FileSystem::up(&["--meta", "2", "--data", "1"]);
+    ok(weft().args(["mkdir", "-p"]).args([fs.at("/watched/dir/sub"), fs.at("/other")]));
+    let mut watch = Watch::begin(&fs, &[]);
+    watch.cursor();
+    ok(weft().args(["rm", "-r"]).arg(fs.at("/watched")));
+    watch.wait_for("removed", "/watched/dir");
+    assert_eq!(watch.wait_for("removed", "/watched")["kind"], "directory");
+    wait_until("the end of the watch", PATIENCE, || watch.process.try_wait().unwrap().is_some());
+    let error = fails(weft().args(["watch", "--since", "9=1.5.0.0"]).arg(fs.at("/other")));
+    assert!(error.contains("another file system"), "{error}");
 }
 
 #[test]

@@ -31,7 +31,8 @@ Examples:
 
 Events: created, removed, renamed, changed (attributes; data while somebody writes), written (nobody has the file open for
 writing any more), lost (a server does not know what happened behind the cursor: look at the whole tree again), cursor (go on
-from here with --since, over restarts too). Each server tells in the order of its changes; between servers there is none.")]
+from here with --since, over restarts too). Each server tells in the order of its changes; between servers there is none.
+It ends when the directory itself is removed.")]
 pub struct Args {
     /// The directory, as FS:/PATH
     #[arg(value_name = "FS:/PATH")]
@@ -77,6 +78,9 @@ impl Args {
         let root = fs.stat(&path, true)?.handle;
         let mut cursors = self.since.as_deref().map(parse).transpose()?.unwrap_or_default();
         let servers: Vec<ServerId> = fs.client.map().meta.iter().map(|entry| entry.id).collect();
+        if let Some(other) = cursors.keys().find(|server| !servers.contains(*server)) {
+            bail!("the cursor is of another file system: {} has no metadata server {}", fs.name, other.0);
+        }
         let is_new = cursors.is_empty();
         for server in &servers {
             if !cursors.contains_key(server) {
@@ -145,6 +149,10 @@ impl Watch<'_> {
                         if is_news {
                             self.print_cursor()?;
                         }
+                        if is_news && self.is_over() {
+                            self.print(&Event { path: Some(self.text(b"")), kind: Some("directory"), ..event("removed") })?;
+                            return Ok(ExitCode::SUCCESS);
+                        }
                     }
                     Err(error) if is_final(error.status) => return Err(fs.explain(self.path, error)),
                     Err(error) => tell(&format!("{}; asking again", fs.explain(self.path, error))),
@@ -168,16 +176,22 @@ impl Watch<'_> {
         Ok(())
     }
 
+    /// True if the directory itself has been removed: nothing will happen in it.
+    fn is_over(&self) -> bool {
+        let root = || self.fs.run(self.fs.client.getattr(self.root));
+        self.tree.is_empty() && root().map_or_else(|error| error.is_gone(), |attr| attr.nlink == 0)
+    }
+
+    fn text(&self, path: &[u8]) -> String {
+        let path = joined(self.path, path);
+        // JSON escapes by itself.
+        if self.args.json { String::from_utf8_lossy(&path).into_owned() } else { show_name(&path) }
+    }
+
     fn shown<'b>(&self, change: TreeChange, server: Option<&'b str>) -> Event<'b> {
-        let is_json = self.args.json;
-        let text = |path: &[u8]| {
-            let path = joined(self.path, path);
-            // JSON escapes by itself.
-            if is_json { String::from_utf8_lossy(&path).into_owned() } else { show_name(&path) }
-        };
         Event {
-            path: Some(text(&change.path)),
-            to: change.to.as_deref().map(text),
+            path: Some(self.text(&change.path)),
+            to: change.to.as_deref().map(|path| self.text(path)),
             kind: change.kind.map(kind_word),
             inode: Some(change.handle.0).filter(|inode| *inode != 0),
             time_ns: Some(change.time.0).filter(|time| *time != 0),

@@ -164,6 +164,11 @@ impl WatchedTree {
         WatchedTree { root, names, places, older: BTreeSet::new(), gone: VecDeque::new(), listed }
     }
 
+    /// True if it has no names: it may be gone itself.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
     /// A listing has found this name: its change is told once.
     fn list(&mut self, dir: Handle, name: &Bytes, handle: Handle) {
         if self.listed.len() >= LISTED_MAX {
