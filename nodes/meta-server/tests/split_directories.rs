@@ -247,6 +247,12 @@ fn access_control_lists_of_a_directory_count_where_its_names_are() {
         let request = RemoveXattrRequest { handle: dir, name: name(weft_base::ACL_ACCESS), who: Credentials::ROOT };
         client.call(dir.server(), &request).await.expect("it is there");
         assert_eq!(agreed(&client, dir, "without a list").await, Some(0o770));
+        // What copies attributes removes lists that are not there.
+        for list in [weft_base::ACL_ACCESS, weft_base::ACL_DEFAULT, weft_base::ACL_DEFAULT] {
+            let request = RemoveXattrRequest { handle: dir, name: name(list), who: Credentials::ROOT };
+            assert_eq!(client.call(dir.server(), &request).await, Ok(()), "{list}");
+        }
+        everywhere(4, Err(Status::AccessDenied)).await;
     });
 }
 

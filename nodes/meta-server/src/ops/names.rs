@@ -137,7 +137,7 @@ fn lacks_allowance(state: &State, request: &Request) -> Option<Charged> {
 }
 
 /// The answer to a rename that changes nothing.
-fn nothing_renamed() -> Bytes {
+pub(super) fn nothing_renamed() -> Bytes {
     RenameReply { dir: DirChange::NONE, replaced: false }.to_bytes()
 }
 
@@ -145,8 +145,9 @@ fn nothing_renamed() -> Bytes {
 pub(crate) enum Planned {
     /// This is to be done.
     Change(NameChange),
-    /// Nothing is to be done: both names of a rename lead to the same object.
-    Nothing,
+    /// Nothing is to be done, and this is the answer: both names of a rename lead to the same
+    /// object, or what is to be removed is not there.
+    Nothing(Bytes),
     /// Another server must be asked first.
     NeedsFacts,
 }
@@ -155,8 +156,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Executes a change of names.
     pub(crate) fn change_names(self: &Rc<Self>, peer: PeerId, header: &Header, request: Request) -> Result<Step> {
         match self.plan(header.request.client, &request)? {
-            Planned::Nothing => {
-                let body = nothing_renamed();
+            Planned::Nothing(body) => {
                 self.change_and_answer(header, &mut Record::default(), &body);
                 Ok(Step::Answer(body, 0))
             }
@@ -268,8 +268,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 }
                 result => result,
             },
-            Planned::Nothing => {
-                let body = nothing_renamed();
+            Planned::Nothing(body) => {
                 self.change_and_answer(header, &mut Record::default(), &body);
                 Ok(body)
             }

@@ -6,7 +6,7 @@ use weft_namespace::{RenamePlan, RenameSource, RenameTarget, State};
 use weft_rt::ServerRuntime;
 use weft_wire::ops::{DirTarget, FileState, GetAttrRequest, GetXattrRequest, LookupRequest, RenameRequest};
 
-use super::names::Planned;
+use super::names::{Planned, nothing_renamed};
 use super::{NameChange, NameReply};
 use crate::engine::Engine;
 use crate::server::Server;
@@ -93,7 +93,7 @@ fn planned(state: &State, request: &RenameRequest, source: RenameSource, target:
     let is_followed = request.from.dir == request.to.dir && !request.exchange && !is_directory;
     let reply = NameReply::Renamed { dir: is_followed.then_some(request.from.dir), replaced: target.found.is_some() };
     Ok(match state.plan_rename(request, source, target)? {
-        RenamePlan::Nothing => Planned::Nothing,
+        RenamePlan::Nothing => Planned::Nothing(nothing_renamed()),
         RenamePlan::Parts(parts, cycles) => Planned::Change(NameChange { parts, cycles, who: request.who.clone(), reply }),
     })
 }

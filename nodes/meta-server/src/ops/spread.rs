@@ -3,8 +3,8 @@
 use weft_base::{ClientId, Nanos, Result, Status};
 use weft_namespace::{Record, ServerPart, State, is_for_names, removal_over};
 use weft_rt::ServerRuntime;
-use weft_wire::Request;
 use weft_wire::ops::{GetAttrRequest, PartitionMap, TxPart};
+use weft_wire::{Request, Wire};
 
 use super::names::Planned;
 use super::{NameChange, NameReply};
@@ -40,6 +40,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             }
             Request::RemoveXattr(request) => {
                 state.prepare_remove_xattr(&cx, request, &mut record)?;
+                if record.changes.is_empty() {
+                    return Ok(Planned::Nothing(().to_bytes()));
+                }
                 &request.who
             }
             _ => return Err(Status::NotSupported),
