@@ -188,24 +188,23 @@ fn begin<R: ThreadRuntime>(
     let hear = move |server| beside("weft-notices", &hearing, async move |posix| posix.hear_notices(server).await);
     beside("weft-notices", &posix, async |posix| posix.hear_all(hear).await).map_err(no_thread)?;
     let threads = Threads::new(options.threads);
-    let threads_of = threads.clone();
     let filesystem = WeftFilesystem::new(posix.clone(), threads.clone());
     options.transport.may_use_rings().map_err(explain)?;
     let device = attach(&fs_name).map_err(explain)?;
     threads.waits().watch(device.try_clone()?);
     let patience = options.close_patience;
     let session =
-        kernel::KernelSession::new(filesystem, device, threads, kernel::SessionOptions { patience, transport: options.transport });
+        kernel::KernelSession::new(filesystem, device, threads.clone(), kernel::SessionOptions { patience, transport: options.transport });
     let nobody_serves = |error| {
         let _ = unmount(mountpoint, true);
         error
     };
     let session = session.map_err(explain).map_err(nobody_serves)?;
-    let (to_leave, of_them) = (posix.clone(), threads_of.clone());
+    let left = posix.clone();
     let leave = move || {
-        of_them.refuse();
+        threads.refuse();
         std::thread::sleep(ANSWERS_UNDER_WAY);
-        to_leave.rt().block_on(to_leave.end(nanos(patience)));
+        left.rt().block_on(left.end(nanos(patience)));
     };
     let unmounter = Unmounter { mountpoint: mountpoint.to_path_buf(), leave: Arc::new(leave) };
     let (told, hears) = std::sync::mpsc::channel();
