@@ -4,11 +4,11 @@
 //! size at equal distances, as each of several programs does that share a file block by block, has
 //! its next blocks read from its third one on.
 //!
-//! At first a read asks for more itself. Of large reads, and where most of the time passes in waiting
-//! for servers, a flow beside the reads does, as soon as less is kept than half of what is asked for
-//! at once ([`crate::Posix::move_in_background`]): servers work while the program does. Elsewhere
-//! that would save little, and costs a thread that is woken and bytes that move from the cache of
-//! one processor to that of another.
+//! At first a read asks for more itself. Of large reads, and where most of the time passes in long
+//! waits for servers, a flow beside the reads does, as soon as less is kept than half of what is
+//! asked for at once ([`crate::Posix::move_in_background`]): servers work while the program does.
+//! Elsewhere that would save little, and costs a thread that is woken and bytes that move from the
+//! cache of one processor to that of another.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -26,6 +26,10 @@ const FACTOR: u64 = 4;
 const LARGE_BYTES: u64 = BYTES_MAX / 2;
 /// Reads that have waited for as much as is asked for at once: then it is known what takes the time.
 const WAITS_MIN: u64 = 4;
+/// A wait for as much that is longer than this, in nanoseconds, is one for a network or a disk:
+/// 1.5 GB/s. From the memory of a server beside the program it comes sooner than a second thread
+/// could hand it over.
+const SLOW_NS: u64 = 700_000;
 /// Open files of which something is kept, at most; that of others is asked for piece by piece. Of
 /// each it is at most one and a half times what is asked for at once. One counts twice while more of
 /// it is asked for.
@@ -88,7 +92,7 @@ struct Waits {
     since: Nanos,
     /// All together, in nanoseconds.
     ns: u64,
-    /// That was most of the time.
+    /// That was most of the time, and they were long.
     are_most: bool,
 }
 
@@ -98,7 +102,7 @@ impl Waits {
         if self.count == 0 {
             (self.since, self.ns) = (now, 0);
         }
-        self.are_most |= self.count >= WAITS_MIN && self.ns > now.since(self.since) / 2;
+        self.are_most |= self.count >= WAITS_MIN && self.ns > (now.since(self.since) / 2).max(self.count * SLOW_NS);
         self.count += 1;
     }
 }
