@@ -8,10 +8,8 @@ use weft_base::ServerId;
 use weft_hdtrace::Time;
 use weft_trace::file::{FileHeader, FileWriter, TraceFile};
 use weft_trace::record::{DURATION_MAX, TraceRecord};
-use weft_trace::{Anchor, Batch, EventKind, EventTable};
+use weft_trace::{Anchor, EventTable};
 
-/// Records of one batch.
-const BATCH: usize = 1 << 14;
 /// The ring of gauges and names; threads are numbered from 0.
 pub const OWN_RING: u32 = 1 << 30;
 
@@ -104,20 +102,7 @@ impl Process {
         };
         let mut rings: BTreeMap<u32, Vec<TraceRecord>> = BTreeMap::new();
         self.records.into_iter().for_each(|(ring, record)| rings.entry(ring).or_default().push(record));
-        let (mut writer, mut bytes) = FileWriter::begin(&header);
-        for (ring, mut records) in rings {
-            // As they would have been written: when they were over.
-            if records.iter().any(|record| record.kind() != EventKind::Text) {
-                records.sort_by_key(|record| record.t0.saturating_add(record.duration()));
-            }
-            let mut first = 0;
-            for chunk in records.chunks(BATCH) {
-                writer.batch(&Batch { ring, first, records: chunk.iter().map(TraceRecord::to_words).collect() }, &mut bytes);
-                first += chunk.len() as u64;
-            }
-        }
-        writer.end(&mut bytes);
-        TraceFile::read(&bytes).expect("written just now")
+        TraceFile::read(&FileWriter::whole(&header, rings)).expect("written just now")
     }
 }
 

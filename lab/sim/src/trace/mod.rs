@@ -20,12 +20,9 @@ use weft_trace::event::{self, EventInfo, EventPart, EventTable, PHASES_MAX};
 use weft_trace::file::{FileHeader, FileWriter};
 use weft_trace::messages::{self, Message};
 use weft_trace::record::{Body, Span, StagedSpan, TraceRecord, class, coarse, fine, flags};
-use weft_trace::{Anchor, Batch, EventId, EventKind, Stage};
+use weft_trace::{Anchor, EventId, EventKind, Stage};
 
 use crate::workload::Load;
-
-/// Records of one batch.
-const BATCH: usize = 1 << 14;
 
 /// Events of programs beyond those of [`event`]: name, and the stage of what no request or message
 /// explains.
@@ -258,18 +255,7 @@ fn file(node: String, server: Option<u16>, rings: BTreeMap<u32, Vec<TraceRecord>
         events: events(),
         machine: String::new(),
     };
-    let (mut writer, mut bytes) = FileWriter::begin(&header);
-    for (ring, mut records) in rings {
-        // As they would have been written: when they were over.
-        records.sort_by_key(|record| record.t0 + record.duration());
-        let mut first = 0;
-        for chunk in records.chunks(BATCH) {
-            writer.batch(&Batch { ring, first, records: chunk.iter().map(TraceRecord::to_words).collect() }, &mut bytes);
-            first += chunk.len() as u64;
-        }
-    }
-    writer.end(&mut bytes);
-    bytes
+    FileWriter::whole(&header, rings)
 }
 
 /// This program's events and those of simulated programs.

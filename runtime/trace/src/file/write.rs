@@ -1,9 +1,12 @@
 //! Writing a trace file: bytes in, to whoever keeps them.
 
+use std::collections::BTreeMap;
+
 use weft_base::{crc32c, crc32c_append};
 
 use super::{BLOCK_MAGIC, BLOCK_RECORDS_MAX, FILE_MAGIC, FileHeader, PREAMBLE, RING_END, UNIT, VERSION};
-use crate::record::{Words, words_to_bytes};
+use crate::event::EventKind;
+use crate::record::{TraceRecord, Words, words_to_bytes};
 use crate::tracer::Batch;
 
 /// Produces the bytes of a file piece by piece; the caller appends each piece to the file.
@@ -37,6 +40,22 @@ impl FileWriter {
             self.block(batch.ring, first, records, out);
             first += records.len() as u64;
         }
+    }
+
+    /// A whole file of records that were not recorded here, by their rings. They are written as
+    /// recorded ones are: when they were over.
+    pub fn whole(header: &FileHeader, rings: BTreeMap<u32, Vec<TraceRecord>>) -> Vec<u8> {
+        let (mut writer, mut bytes) = FileWriter::begin(header);
+        for (ring, mut records) in rings {
+            // Texts have no time, and their pieces an order.
+            if records.iter().any(|record| record.kind() != EventKind::Text) {
+                records.sort_by_key(|record| record.t0.saturating_add(record.duration()));
+            }
+            let records = records.iter().map(TraceRecord::to_words).collect();
+            writer.batch(&Batch { ring, first: 0, records }, &mut bytes);
+        }
+        writer.end(&mut bytes);
+        bytes
     }
 
     /// Appends the last block. A file without it was cut.
