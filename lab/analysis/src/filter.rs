@@ -1,9 +1,10 @@
 //! Rows of the timeline with only those spans that an expression describes. They are made when they
 //! are asked for, and the last ones are kept: a window that moves asks again and again.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use weft_host::parallel::at_once;
+use weft_trace::merge::gathered;
 
 use crate::lanes::Lane;
 use crate::pattern::Pattern;
@@ -49,8 +50,7 @@ pub fn shown<'a>(run: &'a Run, tracks: &'a Tracks, text: &str) -> Result<Shown<'
     }
     let pattern = Pattern::new(run, text)?;
     let all_lanes = tracks.lanes(run);
-    let found: Vec<Mutex<Option<Lane>>> = all_lanes.iter().map(|_| Mutex::default()).collect();
-    at_once(found.len(), &|number| {
+    let filtered = |number: usize| {
         let lane = &all_lanes[number];
         let all = run.spans_of(lane.node);
         let only = |track: &Track| {
@@ -59,10 +59,9 @@ pub fn shown<'a>(run: &'a Run, tracks: &'a Tracks, text: &str) -> Result<Shown<'
         };
         let tracks = lane.tracks.iter().filter_map(|(kind, track)| Some((*kind, only(track)?))).collect();
         let (node, sub_lane, row, overlaps) = (lane.node, lane.sub_lane, lane.row, lane.overlaps);
-        *found[number].lock().unwrap_or_else(PoisonError::into_inner) = Some(Lane { node, sub_lane, row, overlaps, tracks });
-    });
-    let lanes = found.into_iter().filter_map(|lane| lane.into_inner().unwrap_or_else(PoisonError::into_inner));
-    let lanes = Arc::new(lanes.collect::<Vec<Lane>>());
+        Lane { node, sub_lane, row, overlaps, tracks }
+    };
+    let lanes = Arc::new(gathered(&at_once, all_lanes.len(), filtered));
     if kept.len() == KEPT {
         kept.remove(0);
     }

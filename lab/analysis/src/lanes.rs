@@ -3,13 +3,12 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 use serde::Serialize;
 use weft_trace::event::{LOAD_DEVICES, LOAD_HOST, LOAD_MEMORY};
 use weft_trace::events::{Events, Times};
 use weft_trace::file::Sort;
-use weft_trace::merge::{Each, Event, Merged, TracedNode};
+use weft_trace::merge::{Each, Event, Merged, TracedNode, gathered};
 use weft_trace::{EventId, EventKind};
 
 use crate::sublane::{Shelf, SubLane, node_order};
@@ -97,13 +96,8 @@ impl Lanes {
         kinds.sort();
         lanes.kinds = kinds.into_iter().map(|(_, kind)| kind).collect();
 
-        let found: Vec<Mutex<OfNode>> = merged.nodes.iter().map(|_| Mutex::default()).collect();
-        each(found.len(), &|node| {
-            let spans = Spans { times: merged.events.node_times(node), origin };
-            *found[node].lock().expect("nobody else works on this node") = OfNode::new(node, spans, &lanes.known[node]);
-        });
-        for found in found {
-            let found = found.into_inner().expect("nobody has panicked");
+        let of_node = |node: usize| OfNode::new(node, Spans { times: merged.events.node_times(node), origin }, &lanes.known[node]);
+        for found in gathered(each, merged.nodes.len(), of_node) {
             lanes.lanes.extend(found.lanes);
             lanes.marks.extend(found.marks);
             lanes.gauges.extend(found.gauges);

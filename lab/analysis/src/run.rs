@@ -4,15 +4,15 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
 
 use anyhow::{Result, bail};
 use weft_host::parallel::at_once;
 use weft_trace::EventKind;
 use weft_trace::explain::{Analysis, Explanation};
 use weft_trace::file::TraceFile;
-use weft_trace::merge::{Event, Merged, merge_by};
+use weft_trace::merge::{Event, Merged, gathered, merge_by};
 use weft_trace::names::Names;
 use weft_trace::record::Body;
 use weft_trace::record::flags;
@@ -129,8 +129,7 @@ impl Run {
         room::check(total)?;
         progress(0, total);
         let done = AtomicU64::new(0);
-        let read = Mutex::new(Vec::new());
-        at_once(files.len(), &|number| {
+        let mut read = gathered(&at_once, files.len(), |number| {
             let (path, content) = &files[number];
             let mut before = 0;
             let part = Part::read(path, *content, |len| {
@@ -138,9 +137,8 @@ impl Run {
                 let more = len as u64 - more;
                 progress(done.fetch_add(more, Ordering::Relaxed) + more, total);
             });
-            read.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((path.clone(), size(path, *content), part));
+            (path.clone(), size(path, *content), part)
         });
-        let mut read = read.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         // In the order of the names, whoever was read first.
         read.sort_by(|(a, ..), (b, ..)| a.cmp(b));
         let (mut traces, mut sources, mut results) = (Vec::new(), Vec::new(), Results::default());
@@ -287,11 +285,7 @@ impl Analysed {
         merged.causality_violations();
         let explanation = analysis.explain_by(SUSPECTS, i64::MIN, i64::MAX, &at_once);
         // What is known of each node is found out for all at the same time.
-        let found: Vec<Mutex<OfNode>> = merged.nodes.iter().map(|_| Mutex::default()).collect();
-        at_once(found.len(), &|node| {
-            *found[node].lock().expect("nobody else works on this node") = OfNode::new(merged, node);
-        });
-        let nodes: Vec<OfNode> = found.into_iter().map(|found| found.into_inner().expect("nobody has panicked")).collect();
+        let nodes = gathered(&at_once, merged.nodes.len(), |node| OfNode::new(merged, node));
         Analysed { analysis, explanation, merged, nodes, covered: OnceLock::new() }
     }
 
@@ -315,13 +309,8 @@ impl Analysed {
     /// Nanoseconds of a span in which others ran inside of it, in the same process; those that run
     /// at once count once.
     pub fn covered_ns(&self, node: usize, position: u32) -> u64 {
-        let all = self.covered.get_or_init(|| {
-            let found: Vec<Mutex<Covered>> = self.nodes.iter().map(|_| Mutex::default()).collect();
-            at_once(found.len(), &|node| {
-                *found[node].lock().expect("nobody else works on this node") = self.nodes[node].covered(self.merged, node);
-            });
-            found.into_iter().map(|found| found.into_inner().expect("nobody has panicked")).collect()
-        });
+        let of_node = |node: usize| self.nodes[node].covered(self.merged, node);
+        let all = self.covered.get_or_init(|| gathered(&at_once, self.nodes.len(), of_node));
         all[node].binary_search_by_key(&position, |entry| entry.0).map_or(0, |at| all[node][at].1)
     }
 }

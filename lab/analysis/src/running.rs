@@ -2,11 +2,10 @@
 //! together (Vef 2016, section 3.3.1), from a trace or from the progress that `weft bench`
 //! recorded. The x axis says the time and how many operations were done by then (figure 4.5).
 
-use std::sync::{Mutex, PoisonError};
-
 use serde_json::{Value, json};
 use weft_charts::{Axis, Frame, Line, Lines, Mark, Style, Unit, categorical};
 use weft_host::parallel::at_once;
+use weft_trace::merge::gathered;
 use weft_trace::record::{Body, flags};
 
 use crate::formula::{Formula, INTERVAL_NAMES};
@@ -212,13 +211,10 @@ impl Running {
     fn of_trace(run: &Run, asked: &RunningOptions) -> Running {
         let interval_ns = interval(asked.interval_ns, run.duration_ns, 0);
         let kinds = latency::chosen_kinds(run, &asked.kinds);
-        let found: Vec<Mutex<Option<Process>>> = run.merged.nodes.iter().map(|_| Mutex::default()).collect();
-        at_once(found.len(), &|node| {
+        let processes = gathered(&at_once, run.merged.nodes.len(), |node| {
             let lanes = run.lanes.lanes.iter().filter(|lane| lane.node == node);
             let mut tracks = lanes.flat_map(|lane| &lane.tracks).filter(|(kind, _)| kinds.contains(kind)).peekable();
-            if tracks.peek().is_none() {
-                return;
-            }
+            tracks.peek()?;
             let name = &run.merged.nodes[node].name;
             let mut process = Process { name: name.clone(), node: name.clone(), ..Process::default() };
             let all = run.spans_of(node);
@@ -228,9 +224,9 @@ impl Running {
                 let failed = u64::from(record.res != 0 || record.flags & flags::ERROR != 0);
                 process.put(bar.end, interval_ns, Cell { count: 1, bytes, busy_ns: bar.end - bar.start, failed });
             }
-            *found[node].lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
+            Some(process)
         });
-        let processes = found.into_iter().filter_map(|found| found.into_inner().unwrap_or_else(PoisonError::into_inner)).collect();
+        let processes = processes.into_iter().flatten().collect();
         Running { interval_ns, duration_ns: run.duration_ns, processes }.squared()
     }
 

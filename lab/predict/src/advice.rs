@@ -3,13 +3,13 @@
 //! What gives less than a twentieth more is not advised.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 use serde::Serialize;
 use weft_host::parallel::at_once;
 use weft_host::units::human_bytes;
 use weft_trace::explain::{Cause, Explanation, Finding, KindReport};
+use weft_trace::merge::gathered;
 
 use crate::twin::{Rates, Twin};
 
@@ -154,16 +154,10 @@ pub fn advise(explanation: &Explanation, profile: Option<&Path>) -> Result<Advis
 /// The changes that help.
 fn changed(twin: &Twin, work: &Work<'_>, (values, base): (&[String], Rates), seen: &str) -> Result<Vec<Advice>> {
     let changes = work.changes(twin);
-    let found: Vec<Mutex<Option<Result<Rates>>>> = changes.iter().map(|_| Mutex::default()).collect();
-    at_once(changes.len(), &|number| {
-        let rates = twin.rates(work.step, &[values, &changes[number].values[..]].concat());
-        *found[number].lock().unwrap_or_else(PoisonError::into_inner) = Some(rates);
-    });
+    let changed = |number: usize| twin.rates(work.step, &[values, &changes[number].values[..]].concat());
     let mut advice = Vec::new();
-    for (change, rates) in changes.iter().zip(found) {
-        let rates = rates.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().next();
-        let Some(rates) = rates.transpose()? else { continue };
-        let ratio = rates.over(base) * change.by_operation;
+    for (change, rates) in changes.iter().zip(gathered(&at_once, changes.len(), changed)) {
+        let ratio = rates?.over(base) * change.by_operation;
         if ratio >= WORTH {
             let sentence = format!("Do: {}: {ratio:.1} times the {} ({seen})", change.what, work.name());
             advice.push(Advice { sentence, values: change.values.join(","), ratio });

@@ -1,11 +1,11 @@
 //! Many simulations on all cores, with a progress bar.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use weft_host::parallel::by_threads;
+use weft_trace::merge::gathered;
 
 /// Cores of this machine.
 pub fn cores() -> usize {
@@ -20,18 +20,17 @@ pub fn cores() -> usize {
 pub fn all<J: Sync, R: Send>(jobs: &[J], threads: usize, work: impl Fn(&J) -> Result<R> + Sync) -> Result<Vec<R>> {
     let bar = progress_bar(jobs.len());
     let has_failed = AtomicBool::new(false);
-    let results: Vec<Mutex<Option<Result<R>>>> = jobs.iter().map(|_| Mutex::default()).collect();
-    by_threads(threads, jobs.len(), &|number| {
+    let results = gathered(&|count, work| by_threads(threads, count, work), jobs.len(), |number| {
         if has_failed.load(Ordering::Relaxed) {
-            return;
+            return None;
         }
         let result = work(&jobs[number]);
         has_failed.fetch_or(result.is_err(), Ordering::Relaxed);
-        *results[number].lock().expect("nobody else has this job") = Some(result);
         bar.inc(1);
+        Some(result)
     });
     bar.finish_and_clear();
-    results.into_iter().filter_map(|result| result.into_inner().expect("no worker panics while it holds the lock")).collect()
+    results.into_iter().flatten().collect()
 }
 
 fn progress_bar(jobs: usize) -> ProgressBar {

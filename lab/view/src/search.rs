@@ -1,8 +1,6 @@
 //! Search: the next span that an expression describes, and a list of all of them with their number,
 //! their time and where in the run they are.
 
-use std::sync::Mutex;
-
 use serde_json::{Value, json};
 use weft_analysis::details;
 use weft_analysis::levels::Tracks;
@@ -10,6 +8,7 @@ use weft_analysis::pattern::Pattern;
 use weft_analysis::run::Run;
 use weft_host::parallel::at_once;
 use weft_trace::events::before;
+use weft_trace::merge::gathered;
 
 /// The next or previous span that an expression describes, seen from nanosecond `at` of the run, or
 /// from record `after` if that exists.
@@ -46,29 +45,19 @@ pub struct SearchOptions {
     pub pieces: usize,
 }
 
-#[derive(Default)]
-struct OfNode {
-    /// Start in nanoseconds since the origin, duration, position.
-    hits: Vec<(u64, u64, u32)>,
-}
-
 /// All hits of an expression.
 pub fn hits(run: &Run, text: &str, asked: SearchOptions) -> Value {
     let pattern = match Pattern::new(run, text) {
         Ok(pattern) => pattern,
         Err(reason) => return json!({ "error": reason }),
     };
-    let found: Vec<Mutex<OfNode>> = run.merged.nodes.iter().map(|_| Mutex::default()).collect();
-    at_once(found.len(), &|node| {
+    // Start in nanoseconds since the origin, duration, position.
+    let of_node = |node| -> Vec<(u64, u64, u32)> {
         let times = run.merged.events.node_times(node);
         let hits = times.iter().filter(|time| pattern.holds(time.position));
-        let hits = hits.map(|time| (run.since_origin(time.start_ns).max(0) as u64, time.dur_ns, time.position)).collect();
-        *found[node].lock().expect("nobody else works on this node") = OfNode { hits };
-    });
-    let mut all: Vec<(u64, u64, u32)> = Vec::new();
-    for of_node in found {
-        all.append(&mut of_node.into_inner().expect("nobody has panicked").hits);
-    }
+        hits.map(|time| (run.since_origin(time.start_ns).max(0) as u64, time.dur_ns, time.position)).collect()
+    };
+    let mut all = gathered(&at_once, run.merged.nodes.len(), of_node).concat();
     let inside = |hit: &(u64, u64, u32)| hit.0 >= asked.from && hit.0 < asked.to;
     let (count, in_window) = (all.len(), all.iter().filter(|hit| inside(hit)).count());
     let time_ns: u64 = all.iter().map(|hit| hit.1).sum();

@@ -4,7 +4,7 @@
 //! [`Merged::clocks`] shows it, and the times without it can be had.
 
 use std::ops::RangeInclusive;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use weft_base::FastMap;
 
@@ -74,6 +74,27 @@ pub fn in_turn(count: usize, work: &(dyn Fn(usize) + Sync)) {
     (0..count).for_each(work);
 }
 
+/// What `work` gives for each number below `count`, in their order; `each` says whether one after
+/// the other or at the same time.
+pub fn gathered<R: Send>(each: Each<'_>, count: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
+    let cells: Vec<Mutex<Option<R>>> = (0..count).map(|_| Mutex::default()).collect();
+    each(count, &|number| {
+        let result = work(number);
+        *cells[number].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+    });
+    let results = cells.into_iter().map(|cell| cell.into_inner().unwrap_or_else(PoisonError::into_inner));
+    results.map(|result| result.expect("each number was called")).collect()
+}
+
+/// The same for things that are given away.
+pub(crate) fn gathered_of<T: Send, R: Send>(each: Each<'_>, given: Vec<T>, work: impl Fn(usize, T) -> R + Sync) -> Vec<R> {
+    let given: Vec<Mutex<Option<T>>> = given.into_iter().map(|one| Mutex::new(Some(one))).collect();
+    gathered(each, given.len(), |number| {
+        let one = given[number].lock().unwrap_or_else(PoisonError::into_inner).take();
+        work(number, one.expect("each number is called once"))
+    })
+}
+
 /// Puts files on one time line, that of the first file.
 pub fn merge(files: Vec<TraceFile>) -> Merged {
     merge_by(files, &in_turn)
@@ -87,26 +108,22 @@ pub fn merge_by(files: Vec<TraceFile>, each: Each<'_>) -> Merged {
     for file in files {
         let lost = file.lost();
         let problems = file.problems.iter().map(ToString::to_string).collect();
-        times.push(Mutex::new((file.records, Vec::new(), file.scale)));
+        times.push((file.records, file.scale));
         let FileHeader { node, machine, server, events, .. } = file.header;
         merged.nodes.push(TracedNode { name: node, machine, server, events, lost, problems });
     }
     // Memory for sorting goes from one to the next.
     let spares = Mutex::new(Vec::new());
-    each(times.len(), &|node| {
-        let mut own = times[node].lock().expect("nobody else works on this node");
-        let (records, briefs, scale) = &mut *own;
+    let nodes = gathered_of(each, times, |_, (mut records, scale)| {
         let mut spare = spares.lock().ok().and_then(|mut spares| spares.pop()).unwrap_or_default();
-        *briefs = on_time_line(records, scale, &mut spare);
+        let briefs = on_time_line(&mut records, &scale, &mut spare);
         if let Ok(mut spares) = spares.lock() {
             spares.push(spare);
         }
+        (records, briefs)
     });
     drop(spares);
-    for own in times {
-        let (records, briefs, _) = own.into_inner().expect("nobody has panicked");
-        merged.events.push(records, briefs);
-    }
+    nodes.into_iter().for_each(|(records, briefs)| merged.events.push(records, briefs));
     if domains.windows(2).all(|pair| pair[0] == pair[1]) {
         // One clock needs no requests; whoever wants to know whether they violate it can wait.
         merged.clocks = clocks(&domains, &vec![0..=0; domains.len()], &[]);

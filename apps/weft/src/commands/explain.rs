@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
@@ -23,8 +22,7 @@ use weft_report::side_by_side::SideBySide;
 use weft_trace::Stage;
 use weft_trace::event::LOAD_MOUNT;
 use weft_trace::explain::{Analysis, Explanation, Finding, Waterfall};
-use weft_trace::file::TraceFile;
-use weft_trace::merge::{Merged, NodeClock, TracedNode, merge_by};
+use weft_trace::merge::{Merged, NodeClock, TracedNode, gathered, merge_by};
 use weft_trace::record::Body;
 
 /// Show where the time of operations went, of a running file system or from trace files
@@ -147,17 +145,13 @@ impl Args {
             }
             traces => files(traces)?,
         };
-        let read_all: Vec<Mutex<Option<Result<Vec<TraceFile>>>>> = files.iter().map(|_| Mutex::default()).collect();
-        at_once(files.len(), &|number| {
+        let read_all = gathered(&at_once, files.len(), |number| {
             let (file, content) = &files[number];
             // A project goes as a whole, although one of its files is at fault.
             let what = if matches!(content, Content::HdTrace) { "project" } else { "file" };
-            let read =
-                traces::read(file, *content, |_| {}).map_err(|reason| anyhow!("{}: {reason}: this {what} is left out", file.display()));
-            *read_all[number].lock().unwrap_or_else(PoisonError::into_inner) = Some(read);
+            traces::read(file, *content, |_| {}).map_err(|reason| anyhow!("{}: {reason}: this {what} is left out", file.display()))
         });
-        let read_all = read_all.into_iter().filter_map(|read| read.into_inner().unwrap_or_else(PoisonError::into_inner));
-        let (sound, damaged): (Vec<_>, Vec<_>) = read_all.partition(Result::is_ok);
+        let (sound, damaged): (Vec<_>, Vec<_>) = read_all.into_iter().partition(Result::is_ok);
         let damaged = damaged.into_iter().filter_map(Result::err).map(|error| format!("{error:#}"));
         noted.problems.extend(damaged);
         if sound.is_empty() {

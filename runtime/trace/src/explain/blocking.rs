@@ -3,10 +3,9 @@
 //! time for.
 
 use super::Segment;
-use super::index::for_each;
 use super::of_node::Turns;
 use crate::event::{DISK_JOB, JOURNAL_COMMIT, JOURNAL_SYNC, served};
-use crate::merge::{Each, Merged};
+use crate::merge::{Each, Merged, gathered};
 use crate::record::{Body, TraceRecord, fine, flags};
 use crate::{EventKind, Stage};
 
@@ -39,7 +38,7 @@ pub(super) struct Work {
 impl Work {
     /// Of all events of a trace.
     pub fn new<'t>(merged: &Merged, each: Each<'_>, turns: impl Fn(usize) -> &'t Turns + Sync) -> Work {
-        let nodes = for_each(each, vec![(); merged.nodes.len()], |node, ()| of_node(merged, node, turns(node)));
+        let nodes = gathered(each, merged.nodes.len(), |node| of_node(merged, node, turns(node)));
         Work { nodes }
     }
 

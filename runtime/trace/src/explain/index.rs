@@ -11,7 +11,7 @@ use super::blocking::Work;
 use super::of_node::{APPLICATION_LAYER, Interval, OfNode, encloses};
 use crate::event::{DATA_OTHER, EventInfo, META_OTHER, NET_CALL};
 use crate::events::Event;
-use crate::merge::{Each, Merged};
+use crate::merge::{Each, Merged, gathered, gathered_of};
 use crate::record::{Body, Span, fine, flags};
 use crate::{EventId, Stage};
 
@@ -41,7 +41,7 @@ pub(super) struct Index<'a> {
 impl<'a> Index<'a> {
     pub fn new(merged: &'a Merged, each: Each<'_>) -> Index<'a> {
         let events = &merged.events;
-        let nodes = for_each(each, vec![(); merged.nodes.len()], |node, ()| OfNode::new(merged, node));
+        let nodes = gathered(each, merged.nodes.len(), |node| OfNode::new(merged, node));
         let mut staged_spans = FastMap::default();
         staged_spans.reserve(nodes.iter().map(|node| node.staged_spans.len()).sum());
         let mut repeated: FastMap<u64, Vec<u32>> = FastMap::default();
@@ -64,7 +64,7 @@ impl<'a> Index<'a> {
             served: 0,
             unseen: Mutex::default(),
         };
-        let nodes = for_each(each, nodes, |node, found| OfNode { least_way_ns: index.least_ways(node, &found.calls), ..found });
+        let nodes = gathered_of(each, nodes, |node, found| OfNode { least_way_ns: index.least_ways(node, &found.calls), ..found });
         index.nodes = nodes;
         index.count_uncalled();
         index.join_threads();
@@ -354,18 +354,6 @@ impl Groups {
         let begin = group.checked_sub(1).map_or(0, |before| self.ends[before as usize]);
         &self.members[begin as usize..self.ends[group as usize] as usize]
     }
-}
-
-/// Does something with each of these, one after the other or at the same time, as `each` does it;
-/// results are in the order of what was given.
-pub(super) fn for_each<T: Send, R: Send>(each: Each<'_>, given: Vec<T>, work: impl Fn(usize, T) -> R + Sync) -> Vec<R> {
-    let cells: Vec<Mutex<(Option<T>, Option<R>)>> = given.into_iter().map(|one| Mutex::new((Some(one), None))).collect();
-    each(cells.len(), &|number| {
-        let mut cell = cells[number].lock().unwrap_or_else(PoisonError::into_inner);
-        cell.1 = cell.0.take().map(|one| work(number, one));
-    });
-    let results = cells.into_iter().map(|cell| cell.into_inner().unwrap_or_else(PoisonError::into_inner).1);
-    results.map(|result| result.expect("each number was called")).collect()
 }
 
 /// The time of a call in its send queue, in nanoseconds: its ticks have the same ratio to the

@@ -1,10 +1,9 @@
 //! Processes that may have a part of the processors only, and that the kernel has kept from running
 //! for that (`load.limit`).
 
-use super::index::for_each;
 use super::of_node::Interval;
 use crate::event::LOAD_LIMIT;
-use crate::merge::{Each, Merged};
+use crate::merge::{Each, Merged, gathered};
 use crate::record::Body;
 
 /// By node when a gauge was written, and what it says.
@@ -22,7 +21,7 @@ pub(super) struct KeptBack {
 
 impl Limited {
     pub fn new(merged: &Merged, each: Each<'_>) -> Limited {
-        Limited(for_each(each, vec![(); merged.nodes.len()], |node, ()| of_node(merged, node)))
+        Limited(gathered(each, merged.nodes.len(), |node| of_node(merged, node)))
     }
 
     /// Who was kept from running within a window, the longest first.

@@ -3,12 +3,12 @@
 
 use weft_base::FastMap;
 
-use super::index::{Index, for_each, wait_ns};
+use super::index::{Index, wait_ns};
 use super::of_node::is_disk;
 use super::suspect::{Detail, Place};
 use crate::Stage;
 use crate::event::{DISK_JOB, NET_CALL, served};
-use crate::merge::Each;
+use crate::merge::{Each, gathered};
 use crate::record::{Body, flags};
 
 /// Count and nanoseconds by stage, place and what it was; messages by link.
@@ -17,7 +17,7 @@ pub(super) struct Means(FastMap<(Stage, Place, Detail), (u64, u64)>);
 
 impl Means {
     pub fn new(index: &Index<'_>, each: Each<'_>) -> Means {
-        let nodes = for_each(each, vec![(); index.merged.nodes.len()], |node, ()| of_node(index, node));
+        let nodes = gathered(each, index.merged.nodes.len(), |node| of_node(index, node));
         let mut means = Means::default();
         for (key, (count, ns)) in nodes.into_iter().flat_map(|means| means.0) {
             means.add(key, count, ns);

@@ -40,9 +40,9 @@ pub use verdict::advice;
 pub use wall::Wall;
 pub use waterfall::{Step, Waterfall};
 
-use crate::merge::{Each, Merged, in_turn};
+use crate::merge::{Each, Merged, gathered_of, in_turn};
 use crate::{EventId, Stage};
-use index::{Index, for_each};
+use index::Index;
 use paths::Paths;
 
 /// A piece of an operation's critical path.
@@ -168,7 +168,7 @@ impl<'a> Analysis<'a> {
         let (refused, stopped) = (signs::refused(merged, each), stopped::Stopped::new(merged, each));
         let means = means::Means::new(&index, each);
         let chunks: Vec<&[u32]> = index.roots.chunks(CHUNK).collect();
-        let parts = for_each(each, chunks, |_, roots| {
+        let parts = gathered_of(each, chunks, |_, roots| {
             let (mut operations, mut paths, mut path) = (Vec::with_capacity(roots.len()), Paths::default(), Vec::new());
             for root in roots {
                 let event = merged.events.event(*root);

@@ -7,14 +7,13 @@ use weft_base::FastMap;
 
 use super::asked::{AskedFor, asked};
 use super::finding::{Finding, Known};
-use super::index::for_each;
 use super::suspect::{Suspect, suspects};
 use super::tally::{Stages, Tally, micros, quantile, rank, ratio, seconds};
 use super::unfinished::{Open, Silent, Unfinished};
 use super::verdict::verdicts;
 use super::wall::{Wall, Wanted, waits};
 use super::{Analysis, ClientOperation};
-use crate::merge::Each;
+use crate::merge::{Each, gathered_of};
 use crate::{EventId, Stage};
 
 /// Where the time of all operations went.
@@ -113,7 +112,7 @@ pub(super) fn explain(analysis: &Analysis<'_>, (from_ns, to_ns): (i64, i64), sus
         by_kind[number].push(operation);
     }
     let named = numbers.into_iter().map(|(name, number)| (name, std::mem::take(&mut by_kind[number]))).collect();
-    let (mut kinds, tallies): (Vec<KindReport>, Vec<Tally<'_>>) = for_each(each, named, |_, (name, operations)| {
+    let (mut kinds, tallies): (Vec<KindReport>, Vec<Tally<'_>>) = gathered_of(each, named, |_, (name, operations)| {
         let mut tally = Tally::new(&analysis.paths, operations);
         (kind(analysis, name, &mut tally, suspects_max), tally)
     })

@@ -6,13 +6,12 @@ use std::collections::BTreeMap;
 use weft_base::{FastMap, Handle, ServerId, Status};
 use weft_wire::Op;
 
-use super::index::for_each;
 use super::{Analysis, ClientOperation};
 use crate::event::{
     APP_CREATE, APP_MKDIR, APP_OPEN, APP_READ, APP_RMDIR, APP_UNLINK, APP_WRITE, CLIENT_READ, CLIENT_WRITE, FUSE_CREATE, FUSE_GETATTR,
     FUSE_LOOKUP, FUSE_MKDIR, FUSE_OPEN, FUSE_READ, FUSE_RMDIR, FUSE_SETATTR, FUSE_UNLINK, FUSE_WRITE, request,
 };
-use crate::merge::{Each, Merged};
+use crate::merge::{Each, Merged, gathered};
 use crate::{EventId, EventKind, Stage};
 
 /// A request that a server refused because of its disk.
@@ -26,7 +25,7 @@ pub(super) struct Refused {
 /// Refusals of all servers: the disk is full, or fails.
 pub(super) fn refused(merged: &Merged, each: Each<'_>) -> Vec<Refused> {
     let events = &merged.events;
-    let of_node = |node: usize, ()| {
+    let of_node = |node: usize| {
         let Some(server) = merged.nodes[node].server else { return Vec::new() };
         let is_failure = |position: &u32| events.sort(*position).kind == EventKind::StagedSpan && events.is_failed(*position);
         let refusal = |position: u32| {
@@ -36,7 +35,7 @@ pub(super) fn refused(merged: &Merged, each: Each<'_>) -> Vec<Refused> {
         };
         events.of_node(node).filter(is_failure).filter_map(refusal).collect()
     };
-    for_each(each, vec![(); merged.nodes.len()], of_node).into_iter().flatten().collect()
+    gathered(each, merged.nodes.len(), of_node).into_iter().flatten().collect()
 }
 
 /// Reads and writes of a window.

@@ -4,10 +4,9 @@
 //! be such a wait: between two gauges nobody knows it more exactly.
 
 use super::Segment;
-use super::index::for_each;
 use crate::Stage;
 use crate::event::LOAD_PROCESSOR;
-use crate::merge::{Each, Merged};
+use crate::merge::{Each, Merged, gathered};
 use crate::record::Body;
 
 /// A smaller part of the time is what every machine has.
@@ -23,7 +22,7 @@ pub(super) struct Starved {
 
 impl Starved {
     pub fn new(merged: &Merged, each: Each<'_>) -> Starved {
-        let nodes = for_each(each, vec![(); merged.nodes.len()], |node, ()| of_node(merged, node));
+        let nodes = gathered(each, merged.nodes.len(), |node| of_node(merged, node));
         let servers = merged.nodes.iter().enumerate().filter_map(|(position, node)| Some((node.server?, position))).collect();
         Starved { nodes, servers }
     }

@@ -3,12 +3,11 @@
 //! it came far too late, no thread waited for a processor, and nothing began in the process
 //! meanwhile, then nothing of it ran.
 
-use super::index::for_each;
 use super::of_node::Interval;
 use super::tally::seconds;
 use super::wall::Union;
 use crate::event::LOAD_PROCESSOR;
-use crate::merge::{Each, Merged};
+use crate::merge::{Each, Merged, gathered};
 use crate::record::Body;
 
 /// Less may be a busy machine.
@@ -22,7 +21,7 @@ pub(super) struct Stopped(Vec<Vec<Interval>>);
 
 impl Stopped {
     pub fn new(merged: &Merged, each: Each<'_>) -> Stopped {
-        Stopped(for_each(each, vec![(); merged.nodes.len()], |node, ()| of_node(merged, node)))
+        Stopped(gathered(each, merged.nodes.len(), |node| of_node(merged, node)))
     }
 
     /// The nodes that stood still within a window, and for how many seconds.
