@@ -4,7 +4,8 @@
 use ring::hmac;
 use weft_base::{ClientId, Handle, Result, Status, WallTime};
 
-use crate::{Reader, Wire};
+use crate::Wire;
+use crate::codec::{wire_for_fields, wire_for_newtypes};
 
 /// A secret of 32 bytes: the key of the servers of a file system, or one that follows from it.
 #[derive(Clone, PartialEq, Eq)]
@@ -145,24 +146,8 @@ impl Capability {
     fn put_fields(&self, out: &mut Vec<u8>) {
         self.handle.put(out);
         self.client.put(out);
-        self.rights.0.put(out);
+        self.rights.put(out);
         self.expires.put(out);
-    }
-}
-
-impl Wire for Capability {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.put_fields(out);
-        out.extend_from_slice(&self.tag);
-    }
-    fn get(from: &mut Reader) -> Result<Self> {
-        Ok(Capability {
-            handle: Wire::get(from)?,
-            client: Wire::get(from)?,
-            rights: Rights(Wire::get(from)?),
-            expires: Wire::get(from)?,
-            tag: from.take(16)?.as_ref().try_into().map_err(|_| Status::BadMessage)?,
-        })
     }
 }
 
@@ -211,19 +196,11 @@ impl Ceiling {
     }
 }
 
-impl Wire for Ceiling {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.put_fields(out);
-        out.extend_from_slice(&self.tag);
-    }
-    fn get(from: &mut Reader) -> Result<Self> {
-        Ok(Ceiling {
-            file_bytes: Wire::get(from)?,
-            stripe_bytes: Wire::get(from)?,
-            width: Wire::get(from)?,
-            tag: from.take(16)?.as_ref().try_into().map_err(|_| Status::BadMessage)?,
-        })
-    }
+wire_for_newtypes! { Rights; }
+
+wire_for_fields! {
+    Capability { handle, client, rights, expires, tag };
+    Ceiling { file_bytes, stripe_bytes, width, tag };
 }
 
 #[cfg(test)]

@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use weft_base::Result;
-
-use crate::{Reader, Wire};
+use crate::codec::wire_for_newtypes;
 
 /// A set of features. Bits that this program does not know have a number in place of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -65,14 +63,7 @@ impl fmt::Display for Features {
     }
 }
 
-impl Wire for Features {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
-    }
-    fn get(from: &mut Reader) -> Result<Self> {
-        Ok(Features(Wire::get(from)?))
-    }
-}
+wire_for_newtypes! { Features; }
 
 #[cfg(test)]
 mod tests {

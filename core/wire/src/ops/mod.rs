@@ -41,11 +41,11 @@ pub use self::split::*;
 pub use self::trace::*;
 pub use self::trees::*;
 pub use self::watch::*;
+use crate::Wire;
 pub use crate::disk_use::DiskUse;
 use crate::handle_tags::Tagged;
 pub use crate::partition::{Move, Partition, PartitionMap};
 pub use crate::tx::*;
-use crate::{Rights, Wire};
 
 /// A request type: knows its row and its reply type.
 pub trait Operation: Wire + Sync {
@@ -463,15 +463,6 @@ operations! {
     107 ListDatafiles(ListDatafilesRequest) -> ListDatafilesReply, Data "data server",
         reads, Untouched, Other, by UnlimitedKey, traced "listdatafiles", about handle, tells nothing each datafiles.handle;
 }
-impl Wire for Rights {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
-    }
-    fn get(from: &mut crate::Reader) -> Result<Self> {
-        Ok(Rights(Wire::get(from)?))
-    }
-}
-
 /// Who has a place for each operation needs the number of the last one.
 const _: () = {
     let mut place = 1;
