@@ -141,17 +141,7 @@ impl Relations {
 fn read_into(bytes: &[u8], relations: &mut Relations) -> Result<(), Error> {
     let lookup = Lookup::new(bytes);
     let mut scanner = Scanner::new(bytes);
-    let root = loop {
-        match scanner.next()? {
-            Some(Token::Start(element)) => break element,
-            Some(_) => {}
-            None => return Err(scanner.truncated("relation")),
-        }
-    };
-    if root.name != "relation" {
-        return Err(lookup.error(root.offset, Problem::Misplaced(format!("<{}> as the outermost element", root.name))));
-    }
-    relations.header = read_header(lookup, root)?;
+    relations.header = read_header(lookup, scanner.root("relation")?)?;
     loop {
         match scanner.next()? {
             Some(Token::Start(element)) => {

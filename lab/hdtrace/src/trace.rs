@@ -5,7 +5,7 @@
 use crate::error::{Error, Partial, Problem};
 use crate::time::Time;
 use crate::xml::{DEPTH_MAX, Element, Lookup, Scanner, Token, finish_element};
-use crate::xml_write::{attribute, close_tag, indent, open_tag, write_element};
+use crate::xml_write::{attribute, close_tag, indent, open_tag, write_content};
 
 /// A whole trace in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -147,16 +147,7 @@ impl<'a> TraceReader<'a> {
     pub fn new(bytes: &'a [u8]) -> Result<Self, Error> {
         let mut scanner = Scanner::new(bytes);
         let lookup = Lookup::new(bytes);
-        let mut program = loop {
-            match scanner.next()? {
-                Some(Token::Start(element)) => break element,
-                Some(_) => {}
-                None => return Err(scanner.truncated("Program")),
-            }
-        };
-        if program.name != "Program" {
-            return Err(lookup.error(program.offset, Problem::Misplaced(format!("<{}> as the outermost element", program.name))));
-        }
+        let mut program = scanner.root("Program")?;
         let time_adjustment = match take(&mut program.attributes, "timeAdjustment") {
             Some(text) => parse_time(lookup, &program, "timeAdjustment", &text)?,
             None => Time(0),
@@ -284,16 +275,5 @@ fn write_entries(out: &mut String, depth: usize, entries: &[Entry]) {
 /// The further attributes and the content of an element whose tag is open.
 fn write_rest(out: &mut String, depth: usize, name: &str, attributes: &[(String, String)], data: &[Element], text: &str) {
     attributes.iter().for_each(|(key, value)| attribute(out, key, value));
-    if data.is_empty() && text.is_empty() {
-        out.push_str("/>\n");
-        return;
-    }
-    out.push('>');
-    crate::xml_write::escape_into(out, text);
-    if !data.is_empty() {
-        out.push('\n');
-        data.iter().for_each(|element| write_element(out, depth + 1, element));
-        indent(out, depth);
-    }
-    close_tag(out, name);
+    write_content(out, depth, name, data, text);
 }

@@ -262,6 +262,20 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// The start tag of the outermost element, which must have this name.
+    pub(crate) fn root(&mut self, name: &str) -> Result<Element, Error> {
+        loop {
+            match self.next()? {
+                Some(Token::Start(root)) if root.name == name => return Ok(root),
+                Some(Token::Start(root)) => {
+                    return Err(self.error(root.offset, Problem::Misplaced(format!("<{}> as the outermost element", root.name))));
+                }
+                Some(_) => {}
+                None => return Err(self.truncated(name)),
+            }
+        }
+    }
+
     /// True while an element is open.
     pub(crate) fn is_inside(&self) -> bool {
         self.open > 0

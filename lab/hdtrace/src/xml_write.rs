@@ -6,20 +6,23 @@ use crate::xml::Element;
 pub(crate) fn write_element(out: &mut String, depth: usize, element: &Element) {
     indent(out, depth);
     open_tag(out, &element.name, &element.attributes);
-    if element.children.is_empty() && element.text.is_empty() {
+    write_content(out, depth, &element.name, &element.children, &element.text);
+}
+
+/// What is in an element whose start tag has all its attributes, and the end of it.
+pub(crate) fn write_content(out: &mut String, depth: usize, name: &str, children: &[Element], text: &str) {
+    if children.is_empty() && text.is_empty() {
         out.push_str("/>\n");
         return;
     }
     out.push('>');
-    escape_into(out, &element.text);
-    if !element.children.is_empty() {
+    escape_into(out, text);
+    if !children.is_empty() {
         out.push('\n');
-        for child in &element.children {
-            write_element(out, depth + 1, child);
-        }
+        children.iter().for_each(|child| write_element(out, depth + 1, child));
         indent(out, depth);
     }
-    close_tag(out, &element.name);
+    close_tag(out, name);
 }
 
 /// `<name key="value"...` without the closing bracket.
@@ -54,7 +57,7 @@ pub(crate) fn indent(out: &mut String, depth: usize) {
 
 /// Space other than a blank is written as a reference, because readers turn it into blanks in
 /// attributes. Letters that XML 1.0 cannot hold become U+FFFD.
-pub(crate) fn escape_into(out: &mut String, text: &str) {
+fn escape_into(out: &mut String, text: &str) {
     for letter in text.chars() {
         match letter {
             '<' => out.push_str("&lt;"),
