@@ -7,7 +7,7 @@ use std::fmt::Write;
 use weft_base::{ServerEntry, ServerRole};
 use weft_host::mount_list::SeenErrors;
 use weft_live::{SLOTS, slot_upper_ns};
-use weft_wire::ops::LiveReply;
+use weft_wire::ops::{DiskUse, LiveReply};
 
 use crate::snapshot::{operation_name, totals};
 
@@ -16,78 +16,56 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 type Value = fn(&LiveReply) -> f64;
 
-/// Metrics with one value for each server: name, type, what it means, value, and whether only data
+/// Metrics with one value for each server: name, what it means, value, and whether only data
 /// servers have it.
-const METRICS: [(&str, &str, &str, Value, bool); 26] = [
-    ("weft_uptime_seconds", "gauge", "Time since the server started.", |reply| reply.info.uptime_ms as f64 / 1e3, false),
-    ("weft_boots_total", "counter", "Starts of the server since the file system was made.", |reply| f64::from(reply.info.boot), false),
+const METRICS: [(&str, &str, Value, bool); 26] = [
+    ("weft_uptime_seconds", "Time since the server started.", |reply| reply.info.uptime_ms as f64 / 1e3, false),
+    ("weft_boots_total", "Starts of the server since the file system was made.", |reply| f64::from(reply.info.boot), false),
     (
         "weft_serving",
-        "gauge",
         "1 if the server serves, 0 if it is read-only or starting.",
         |reply| f64::from(u8::from(reply.info.state == "serving")),
         false,
     ),
-    ("weft_objects", "gauge", "Inodes or datafiles that the server holds.", |reply| reply.info.objects as f64, false),
-    ("weft_used_bytes", "gauge", "Bytes used for them.", |reply| reply.info.used_bytes as f64, false),
-    ("weft_capacity_bytes", "gauge", "Bytes that the disk of the server can hold.", |reply| reply.info.capacity_bytes as f64, false),
-    ("weft_free_bytes", "gauge", "Bytes free on the disk of the server.", |reply| reply.info.free_bytes as f64, false),
-    ("weft_clients", "gauge", "Clients with a connection.", |reply| f64::from(reply.clients), false),
-    ("weft_queued_requests", "gauge", "Requests that are in the server and not answered.", |reply| f64::from(reply.queued), false),
+    ("weft_objects", "Inodes or datafiles that the server holds.", |reply| reply.info.objects as f64, false),
+    ("weft_used_bytes", "Bytes used for them.", |reply| reply.info.used_bytes as f64, false),
+    ("weft_capacity_bytes", "Bytes that the disk of the server can hold.", |reply| reply.info.capacity_bytes as f64, false),
+    ("weft_free_bytes", "Bytes free on the disk of the server.", |reply| reply.info.free_bytes as f64, false),
+    ("weft_clients", "Clients with a connection.", |reply| f64::from(reply.clients), false),
+    ("weft_queued_requests", "Requests that are in the server and not answered.", |reply| f64::from(reply.queued), false),
     (
         "weft_oldest_request_seconds",
-        "gauge",
         "Age of the oldest request that is not answered; 0 if there is none.",
         |reply| reply.oldest.first().map_or(0.0, |oldest| oldest.age_ns as f64 / 1e9),
         false,
     ),
-    ("weft_meta_reads_total", "counter", "Requests that looked at names or inodes.", |reply| totals(reply).meta_reads as f64, false),
-    ("weft_meta_changes_total", "counter", "Requests that changed names or inodes.", |reply| totals(reply).meta_changes as f64, false),
-    ("weft_network_receive_bytes_total", "counter", "Bytes received by the server.", |reply| reply.info.received_bytes as f64, false),
-    ("weft_network_transmit_bytes_total", "counter", "Bytes sent by the server.", |reply| reply.info.sent_bytes as f64, false),
-    ("weft_cpu_seconds_total", "counter", "Processor time used by the server.", |reply| reply.info.cpu_us as f64 / 1e6, false),
-    ("weft_turns_total", "counter", "Turns of the server's loop that had requests.", |reply| reply.info.turns as f64, false),
-    ("weft_journal_writes_total", "counter", "Writes to the journal.", |reply| reply.info.journal_writes as f64, false),
-    ("weft_journal_syncs_total", "counter", "Flushes of the journal to stable storage.", |reply| reply.info.journal_syncs as f64, false),
-    ("weft_read_bytes_total", "counter", "Bytes of files that clients were given.", |reply| reply.read_bytes as f64, true),
-    ("weft_written_bytes_total", "counter", "Bytes of files that clients wrote.", |reply| reply.written_bytes as f64, true),
-    ("weft_cache_bytes", "gauge", "Bytes of writes that are answered and not on the disk.", |reply| reply.cache_bytes as f64, true),
+    ("weft_meta_reads_total", "Requests that looked at names or inodes.", |reply| totals(reply).meta_reads as f64, false),
+    ("weft_meta_changes_total", "Requests that changed names or inodes.", |reply| totals(reply).meta_changes as f64, false),
+    ("weft_network_receive_bytes_total", "Bytes received by the server.", |reply| reply.info.received_bytes as f64, false),
+    ("weft_network_transmit_bytes_total", "Bytes sent by the server.", |reply| reply.info.sent_bytes as f64, false),
+    ("weft_cpu_seconds_total", "Processor time used by the server.", |reply| reply.info.cpu_us as f64 / 1e6, false),
+    ("weft_turns_total", "Turns of the server's loop that had requests.", |reply| reply.info.turns as f64, false),
+    ("weft_journal_writes_total", "Writes to the journal.", |reply| reply.info.journal_writes as f64, false),
+    ("weft_journal_syncs_total", "Flushes of the journal to stable storage.", |reply| reply.info.journal_syncs as f64, false),
+    ("weft_read_bytes_total", "Bytes of files that clients were given.", |reply| reply.read_bytes as f64, true),
+    ("weft_written_bytes_total", "Bytes of files that clients wrote.", |reply| reply.written_bytes as f64, true),
+    ("weft_cache_bytes", "Bytes of writes that are answered and not on the disk.", |reply| reply.cache_bytes as f64, true),
     (
         "weft_cache_limit_bytes",
-        "gauge",
         "Most bytes that may be so; 0 if writes are answered when the disk has them.",
         |reply| reply.cache_bytes_max as f64,
         true,
     ),
-    (
-        "weft_disk_reads_total",
-        "counter",
-        "Reads of the disk that holds the data.",
-        |reply| reply.info.disk.as_ref().map_or(0.0, |disk| disk.reads as f64),
-        true,
-    ),
-    (
-        "weft_disk_read_bytes_total",
-        "counter",
-        "Bytes of them.",
-        |reply| reply.info.disk.as_ref().map_or(0.0, |disk| disk.read_bytes as f64),
-        true,
-    ),
-    (
-        "weft_disk_writes_total",
-        "counter",
-        "Writes of the disk that holds the data.",
-        |reply| reply.info.disk.as_ref().map_or(0.0, |disk| disk.writes as f64),
-        true,
-    ),
-    (
-        "weft_disk_written_bytes_total",
-        "counter",
-        "Bytes of them.",
-        |reply| reply.info.disk.as_ref().map_or(0.0, |disk| disk.written_bytes as f64),
-        true,
-    ),
+    ("weft_disk_reads_total", "Reads of the disk that holds the data.", |reply| of_disk(reply, |disk| disk.reads), true),
+    ("weft_disk_read_bytes_total", "Bytes of them.", |reply| of_disk(reply, |disk| disk.read_bytes), true),
+    ("weft_disk_writes_total", "Writes of the disk that holds the data.", |reply| of_disk(reply, |disk| disk.writes), true),
+    ("weft_disk_written_bytes_total", "Bytes of them.", |reply| of_disk(reply, |disk| disk.written_bytes), true),
 ];
+
+/// Of the disk that holds the data; 0 of a server that tells none.
+fn of_disk(reply: &LiveReply, value: fn(&DiskUse) -> u64) -> f64 {
+    reply.info.disk.as_ref().map_or(0.0, |disk| value(disk) as f64)
+}
 
 /// The text for these servers; `None` for one that does not answer.
 pub fn text(fs: &str, servers: &[(ServerEntry, Option<LiveReply>)]) -> String {
@@ -104,8 +82,8 @@ pub fn text(fs: &str, servers: &[(ServerEntry, Option<LiveReply>)]) -> String {
         let all = servers.iter().zip(&labels);
         all.filter_map(|((entry, reply), labels)| Some((entry.id.role(), reply.as_ref()?, labels)))
     };
-    for (name, kind, help, value, is_data) in METRICS {
-        head(&mut out, name, kind, help);
+    for (name, help, value, is_data) in METRICS {
+        head(&mut out, name, if name.ends_with("_total") { "counter" } else { "gauge" }, help);
         for (_, reply, labels) in answers().filter(|(role, _, _)| !is_data || *role == ServerRole::Data) {
             line(&mut out, name, labels, value(reply));
         }
