@@ -25,7 +25,7 @@ use weft_analysis::compare;
 use weft_analysis::compare::Part;
 use weft_analysis::inputs;
 use weft_analysis::limits;
-use weft_analysis::results::Ceiling;
+use weft_analysis::results::{Ceiling, Spread};
 use weft_analysis::run::Run;
 use weft_analysis::running;
 use weft_analysis::running::{RunningOptions, View};
@@ -177,15 +177,6 @@ fn count(number: u64) -> String {
     Unit::Count.format(number as f64)
 }
 
-/// Median, smallest and largest.
-fn spread(values: &[f64]) -> Option<(f64, f64, f64)> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    let median = if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(*sorted.get(middle.checked_sub(1)?)?, sorted[middle]) };
-    Some((median, *sorted.first()?, *sorted.last()?))
-}
-
 fn total(run: &Run) -> Latency {
     latency::chosen(run, 0, u64::MAX, &[]).stacked.total()
 }
@@ -208,13 +199,13 @@ fn results(runs: &[&Run], traced: &[&Run], blocks: &mut Vec<Block>) {
             table.row(first.into_iter().chain(quantiles));
         }
         blocks.push(Block::Table(table));
-        if let Some((median, least, most)) = spread(&rates).filter(|_| rates.len() > 1) {
+        if let Some(Spread { median, min, max }) = Spread::of(rates.iter().copied()).filter(|_| rates.len() > 1) {
             blocks.push(Block::Text(format!(
                 "{} runs: median {}, from {} to {}.",
                 rates.len(),
                 per_second(median),
-                per_second(least),
-                per_second(most)
+                per_second(min),
+                per_second(max)
             )));
             let names: Vec<String> = traced.iter().zip(1..).map(|(run, number)| format!("{number} {}", run.name)).collect();
             blocks.push(dots("Rate of every run", &names.join(", "), "run", &[("runs", rates)], Some(median)));

@@ -65,8 +65,3 @@ fn bounds_have_a_picture_of_large_requests_where_some_were_measured() {
     assert_eq!(pictures(1 << 20), ["Large requests", "One client, by size of a block"]);
     assert_eq!(pictures(1 << 10), ["One client, by size of a block"]);
 }
-
-#[test]
-fn the_median_of_several_values() {
-    assert_eq!((spread(&[3.0, 1.0, 2.0]), spread(&[4.0, 1.0]), spread(&[])), (Some((2.0, 1.0, 3.0)), Some((2.5, 1.0, 4.0)), None));
-}
