@@ -9,7 +9,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde::Serialize;
 use weft_host::output::{Table, print_as};
-use weft_piosim::thesis::{Case, Cell, PartdiffTable, RunResult, cases, partdiff};
+use weft_piosim::thesis::{Case, Cell, PartdiffTable, RunResult, cases, number, partdiff};
 use weft_piosim::{Application, ClusterConfig, Simulation};
 
 use crate::figures;
@@ -45,26 +45,10 @@ pub struct Args {
 /// A number of the thesis.
 #[derive(Serialize)]
 struct Row {
-    table: String,
-    case: String,
-    unit: &'static str,
-    printed: f64,
-    simulated: f64,
-    difference: f64,
-    /// In every printed digit.
-    equal: bool,
-    /// Equal only because orders of files were searched until the printed mean and deviation came
-    /// out.
-    fitted: bool,
-    /// Equal, or a mean within the printed standard deviation, or a printed sum that contradicts
-    /// its own parts.
-    agrees: bool,
-    /// Events of the simulations behind this number.
-    events: u64,
+    #[serde(flatten)]
+    cell: Cell,
     /// Processor seconds of the simulations behind this number.
     cpu_s: f64,
-    #[serde(skip)]
-    texts: [String; 2],
 }
 
 /// One simulation.
@@ -105,9 +89,9 @@ impl Args {
             let files = figures::write(folder, &ran, &traced_times(&partdiff))?;
             weft_host::output::tell(&format!("{}: {}", folder.display(), files.join(", ")));
         }
-        let compared = cases.iter().zip(runs).map(|(case, (runs, cpu_s))| row(case.compare(&runs), cpu_s));
+        let compared = cases.iter().zip(runs).map(|(case, (runs, cpu_s))| Row { cell: case.compare(&runs), cpu_s });
         let rows: Vec<Row> = compared.chain(partdiff).collect();
-        let agree = rows.iter().all(|row| row.agrees);
+        let agree = rows.iter().all(|row| row.cell.within_deviation);
         print_as(self.json, &rows, || text(&rows))?;
         Ok(if agree { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -153,14 +137,14 @@ fn thread_seconds() -> Result<f64> {
 
 /// The seconds of Tables 6.1 to 6.5.
 fn traced_times(rows: &[Row]) -> Vec<figures::Traced> {
-    let times = rows.iter().filter(|row| row.case == "time");
-    let layer = |row: &Row| {
-        partdiff().find(|table| table.number == row.table).map_or_else(String::new, |table| {
+    let times = rows.iter().map(|row| &row.cell).filter(|cell| cell.case == "time");
+    let layer = |cell: &Cell| {
+        partdiff().find(|table| table.number == cell.table).map_or_else(String::new, |table| {
             let delayed = if table.delayed { ", delayed" } else { "" };
             format!("{}: {}{delayed}", table.number, table.layer.name())
         })
     };
-    times.map(|row| (layer(row), row.simulated, row.printed)).collect()
+    times.map(|cell| (layer(cell), number(&cell.simulated), number(&cell.printed))).collect()
 }
 
 /// The runs of each case with their real seconds, and what is said of the traced application.
@@ -173,48 +157,31 @@ fn sorted(cases: &[Case], jobs: &[Job], outcomes: Vec<Outcome>) -> (Vec<(Vec<Run
                 runs[*index].0.push(run);
                 runs[*index].1 += cpu_s;
             }
-            (_, Outcome::Cells(cells, cpu_s)) => partdiff.extend(cells.into_iter().map(|cell| row(cell, cpu_s))),
+            (_, Outcome::Cells(cells, cpu_s)) => partdiff.extend(cells.into_iter().map(|cell| Row { cell, cpu_s })),
             (Job::Partdiff(_), Outcome::Run(..)) => {}
         }
     }
     (runs, partdiff)
 }
 
-fn row(cell: Cell, cpu_s: f64) -> Row {
-    let number = |text: &str| text.parse().unwrap_or(f64::NAN);
-    Row {
-        table: cell.table,
-        case: cell.case,
-        unit: cell.unit,
-        printed: number(&cell.printed),
-        simulated: number(&cell.simulated),
-        difference: cell.difference,
-        equal: cell.equal,
-        fitted: cell.fitted,
-        agrees: cell.within_deviation,
-        events: cell.events,
-        cpu_s,
-        texts: [cell.printed, cell.simulated],
-    }
-}
-
 fn text(rows: &[Row]) -> String {
     let mut table = Table::new(&["table", "case", ">printed", ">simulated", "unit", ">difference", ""]);
-    for row in rows {
-        let verdict = match (row.equal, row.agrees) {
-            (true, _) if row.fitted => "fitted",
+    let cells = || rows.iter().map(|row| &row.cell);
+    for cell in cells() {
+        let verdict = match (cell.equal, cell.within_deviation) {
+            (true, _) if cell.fitted => "fitted",
             (true, _) => "equal",
             (false, true) => "agrees",
             (false, false) => "DIFFERS",
         };
-        let difference = if row.equal { "0".to_string() } else { format!("{:+.9}", row.difference) };
-        let [printed, simulated] = row.texts.clone();
-        table.row(vec![row.table.clone(), row.case.clone(), printed, simulated, row.unit.to_string(), difference, verdict.to_string()]);
+        let difference = if cell.equal { "0".to_string() } else { format!("{:+.9}", cell.difference) };
+        let Cell { table: of, case, unit, printed, simulated, .. } = cell.clone();
+        table.row(vec![of, case, printed, simulated, unit.to_string(), difference, verdict.to_string()]);
     }
-    let equal = rows.iter().filter(|row| row.equal).count();
-    let agree = rows.iter().filter(|row| row.agrees && !row.equal).count();
-    let fitted = rows.iter().filter(|row| row.fitted).count();
-    let events: u64 = rows.iter().map(|row| row.events).sum();
+    let equal = cells().filter(|cell| cell.equal).count();
+    let agree = cells().filter(|cell| cell.within_deviation && !cell.equal).count();
+    let fitted = cells().filter(|cell| cell.fitted).count();
+    let events: u64 = cells().map(|cell| cell.events).sum();
     let seconds: f64 = rows.iter().map(|row| row.cpu_s).sum();
     let rate = if seconds > 0.0 { events as f64 / seconds / 1e6 } else { 0.0 };
     let summary = format!(

@@ -1,5 +1,6 @@
 //! Cases: a printed result, the simulation behind it, and the comparison.
 
+use serde::{Serialize, Serializer};
 use weft_model::random::Lcg48;
 use weft_sched::LayerKind;
 use weft_sched::classic::FileOrder;
@@ -52,7 +53,7 @@ pub struct RunResult {
 }
 
 /// A printed number beside the simulated one.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cell {
     /// Table or section, such as `C.2.1` or `6.3`.
     pub table: String,
@@ -61,8 +62,10 @@ pub struct Cell {
     /// Unit: `s`, `operations` or `B`.
     pub unit: &'static str,
     /// As printed.
+    #[serde(serialize_with = "as_number")]
     pub printed: String,
     /// As simulated, with as many digits as are known.
+    #[serde(serialize_with = "as_number")]
     pub simulated: String,
     /// Simulated minus printed.
     pub difference: f64,
@@ -73,9 +76,19 @@ pub struct Cell {
     pub fitted: bool,
     /// For means: the difference is at most the printed standard deviation. For single runs the
     /// same as `equal`.
+    #[serde(rename = "agrees")]
     pub within_deviation: bool,
     /// Events executed for this number (once for all numbers of one simulation).
     pub events: u64,
+}
+
+fn as_number<S: Serializer>(text: &str, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(number(text))
+}
+
+/// The number that is printed or simulated.
+pub fn number(text: &str) -> f64 {
+    text.parse().unwrap_or(f64::NAN)
 }
 
 /// All cases whose section starts with `prefix` (empty: all of Appendix C).
@@ -181,7 +194,7 @@ impl Case {
         let PrintedLine { section: table, layer, access, seconds: printed, deviation, .. } = self.line;
         let sum: u64 = runs.iter().map(|run| run.nanos).sum();
         let count = runs.len().max(1) as f64;
-        let printed_seconds: f64 = printed.parse().unwrap_or(f64::NAN);
+        let printed_seconds = number(printed);
         // Printed numbers carry binary noise; sums of nanoseconds do not.
         let printed_sum = (printed_seconds * count * 1e9).round();
         let difference = (sum as f64 - printed_sum) / count / 1e9;
@@ -214,7 +227,7 @@ impl Case {
 
     /// The seconds that are printed.
     pub fn printed_seconds(&self) -> f64 {
-        self.line.seconds.parse().unwrap_or(f64::NAN)
+        number(self.line.seconds)
     }
 
     /// Reading or writing.

@@ -8,5 +8,5 @@ mod cases;
 mod partdiff;
 
 pub use appendix_c::{PrintedLine, appendix_c};
-pub use cases::{Case, Cell, RunResult, cases};
+pub use cases::{Case, Cell, RunResult, cases, number};
 pub use partdiff::{PartdiffTable, partdiff};
