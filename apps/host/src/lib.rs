@@ -17,6 +17,7 @@ pub mod fs_arg;
 pub mod gateway_list;
 pub mod hosts;
 pub mod identity;
+pub mod in_order;
 pub mod job;
 pub mod key_lists;
 pub mod listen;

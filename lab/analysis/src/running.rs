@@ -4,12 +4,14 @@
 
 use serde_json::{Value, json};
 use weft_charts::{Axis, Frame, Line, Lines, Mark, Style, Unit, categorical};
+use weft_host::in_order::once_each;
 use weft_host::parallel::at_once;
 use weft_trace::merge::gathered;
 use weft_trace::record::{Body, flags};
 
 use crate::formula::{Formula, INTERVAL_NAMES};
 use crate::latency;
+use crate::results;
 use crate::run::Run;
 
 /// Intervals of a chart, about.
@@ -166,17 +168,11 @@ pub fn marks(run: &Run) -> Vec<Mark> {
 
 /// The trace, and every repetition of every phase: what to ask for, and its title.
 fn sources(run: &Run) -> Vec<(String, String)> {
-    let mut found: Vec<(String, String)> = Vec::new();
-    if run.has_trace() {
-        found.push(("trace".into(), "trace".into()));
-    }
-    for one in &run.results.progress {
-        let source = (format!("{}:{}", one.phase, one.repetition), format!("{}, repetition {}", one.phase, one.repetition + 1));
-        if !found.contains(&source) {
-            found.push(source);
-        }
-    }
-    found
+    let trace = run.has_trace().then(|| ("trace".to_string(), "trace".to_string()));
+    let source = |one: &results::Progress| {
+        (format!("{}:{}", one.phase, one.repetition), format!("{}, repetition {}", one.phase, one.repetition + 1))
+    };
+    once_each(trace.into_iter().chain(run.results.progress.iter().map(source)))
 }
 
 /// What is shown: what was asked for, or the first there is.

@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use weft_analysis::results::{Phase, Spread};
 use weft_host::config::{LayerKind, cache_config};
+use weft_host::in_order::once_each;
 use weft_host::output::Table;
 use weft_host::units::human_bytes;
 use weft_piosim::workloads::Transfer;
@@ -104,12 +105,7 @@ pub fn agree(one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
 
 /// The columns that have something to say.
 pub fn table(rows: &[Row]) -> String {
-    let mut keys: Vec<&String> = Vec::new();
-    for key in rows.iter().flat_map(|row| row.parameters.keys()) {
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
-    }
+    let keys = once_each(rows.iter().flat_map(|row| row.parameters.keys()));
     let short = |key: &str| key.rsplit('.').next().unwrap_or_default().to_string();
     let mut columns: Vec<(String, Vec<String>)> = Vec::new();
     let mut column = |heading: String, cell: &dyn Fn(&Row) -> Option<String>| {

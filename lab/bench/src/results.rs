@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use weft_analysis::results::Phase;
+use weft_host::in_order::once_each;
 
 use crate::environment::Environment;
 use crate::usage::Used;
@@ -202,14 +203,8 @@ impl Results {
     /// Rates of the whole repetitions of a case: by place and step.
     pub fn rates(&self, case: usize, places: &[String], hosts: usize) -> Vec<Vec<Vec<f64>>> {
         let of_case: Vec<&Run> = self.runs().filter(|run| run.case == Some(case) && run.hosts == hosts).collect();
-        let mut steps: Vec<&str> = Vec::new();
-        let mut repetitions: BTreeSet<u32> = BTreeSet::new();
-        for run in &of_case {
-            if !steps.contains(&run.phase.phase.as_str()) {
-                steps.push(&run.phase.phase);
-            }
-            repetitions.insert(run.repetition);
-        }
+        let steps = once_each(of_case.iter().map(|run| run.phase.phase.as_str()));
+        let mut repetitions: BTreeSet<u32> = of_case.iter().map(|run| run.repetition).collect();
         let rate = |repetition: u32, place: &String, step: &str| {
             let found = of_case.iter().find(|run| run.repetition == repetition && run.place == *place && run.phase.phase == step);
             found.map(|run| run.phase.ops_per_s.median)

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use serde_json::Value;
 use weft_analysis::results::{Phase, Spread};
+use weft_host::in_order::{by_key, once_each};
 
 use crate::findings::{Row, agree, table};
 use crate::results::{Line, Records, Results, Run};
@@ -23,28 +24,16 @@ pub struct Summary {
 impl Summary {
     /// Of all lines of a file.
     pub fn of(results: &Results) -> Summary {
-        let mut places: Vec<&str> = Vec::new();
-        let mut groups: Vec<(&Run, Vec<&Run>)> = Vec::new();
+        let mut places = once_each(results.runs().map(|run| run.place.as_str()));
         let hosts: usize = results.runs().map(|run| run.hosts).max().unwrap_or(0);
-        let is_same = |one: &Run, other: &Run| {
-            (one.case, &one.parameters, &one.phase.phase, one.hosts) == (other.case, &other.parameters, &other.phase.phase, other.hosts)
-        };
-        for run in results.runs() {
-            if !places.contains(&run.place.as_str()) {
-                places.push(&run.place);
-            }
-            match groups.iter_mut().find(|(known, _)| is_same(known, run)) {
-                Some((_, members)) => members.push(run),
-                None => groups.push((run, vec![run])),
-            }
-        }
+        let mut groups = by_key(results.runs().map(|run| ((run.case, &run.parameters, &run.phase.phase, run.hosts), run)));
         // Places as they were named, cases as they stand in the plan: they were done in another
         // order.
         if let Some((_, asked, _)) = results.first() {
             let rank = |place: &str| asked.places.iter().position(|known| known.split('=').next() == Some(place));
             places.sort_by_key(|place| rank(place).unwrap_or(usize::MAX));
         }
-        groups.sort_by_key(|(run, _)| run.case.unwrap_or(usize::MAX));
+        groups.sort_by_key(|((case, ..), _)| case.unwrap_or(usize::MAX));
         let first_of = |run: &Run, place: &str| {
             let same = |other: &&Run| {
                 other.place == places[0] && other.phase.phase == run.phase.phase && agree(&run.parameters, &other.parameters)
@@ -55,7 +44,7 @@ impl Summary {
             simulated.then(|| Spread::of(rates)).flatten().map(|spread| spread.median)
         };
         let mut rows = Vec::new();
-        for (group, members) in &groups {
+        for ((_, parameters_of, _, hosts_of), members) in &groups {
             for place in &places {
                 let own: Vec<&Run> = members.iter().copied().filter(|run| run.place == **place).collect();
                 let phases: Vec<Phase> = own.iter().map(|run| run.phase.clone()).collect();
@@ -66,14 +55,14 @@ impl Summary {
                 };
                 let pair = |run: &&Run| Some(run.phase.ops_per_s.median / rate_of_first(run.repetition).or_else(|| first_of(run, place))?);
                 let ratios = if *place == places[0] { Vec::new() } else { own.iter().filter_map(pair).collect() };
-                let mut parameters = group.parameters.clone();
+                let mut parameters = (*parameters_of).clone();
                 match own.first().filter(|run| !run.own.is_empty()) {
                     Some(run) => parameters.extend(run.own.clone()),
                     None if places.len() > 1 => drop(parameters.insert("place".into(), Value::from(*place))),
                     None => {}
                 }
                 if hosts > 0 {
-                    parameters.insert("hosts".into(), Value::from(group.hosts));
+                    parameters.insert("hosts".into(), Value::from(*hosts_of));
                 }
                 let samples: Vec<f64> = phases.iter().map(|one| one.ops_per_s.median).collect();
                 rows.push(Row {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use weft_charts::{Axis, Bar, BarSeries, Frame, GroupedBars, Unit, categorical};
+use weft_host::in_order::once_each;
 use weft_piosim::thesis::{Case, RunResult};
 use weft_sched::LayerKind;
 
@@ -73,13 +74,7 @@ pub fn write(folder: &Path, ran: &[Ran<'_>], traced: &[Traced]) -> Result<Vec<St
 
 /// Throughput by category and cache layer. Of several runs the mean, as printed, and the range.
 fn rates(title: &str, ran: &[&Ran<'_>], x_label: &str, category: &dyn Fn(&Case) -> String) -> GroupedBars {
-    let mut categories: Vec<String> = Vec::new();
-    for (case, _) in ran {
-        let name = category(case);
-        if !categories.contains(&name) {
-            categories.push(name);
-        }
-    }
+    let categories = once_each(ran.iter().map(|(case, _)| category(case)));
     let series = (0..).zip(LayerKind::ALL).map(|(number, layer)| {
         let bar = |name: &String| {
             let (case, runs) = ran.iter().find(|(case, _)| case.layer() == layer && category(case) == *name)?;

@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Map, Value, json};
 use weft_charts::csv_line;
+use weft_host::in_order::once_each;
 use weft_host::output::{Table, print, print_json, tell};
 use weft_model::TieOrder;
 use weft_piosim::report::ServerReport;
@@ -271,18 +272,11 @@ fn row(report: &Report) -> Value {
 
 /// The names of all columns; cases of one plan may have different keys.
 fn columns(rows: &[Value]) -> Vec<String> {
-    let mut columns: Vec<String> = Vec::new();
-    for row in rows {
-        for (key, value) in row.as_object().into_iter().flatten() {
-            // A table has no room for a list.
-            if !columns.contains(key) && !value.is_array() {
-                columns.push(key.clone());
-            }
-        }
-    }
+    // A table has no room for a list.
+    let fields = rows.iter().filter_map(Value::as_object).flatten().filter(|(_, value)| !value.is_array());
     // The keys of the plan first: they have dots, or are no numbers of a result.
     let is_result = |name: &String| RESULTS.contains(&name.as_str());
-    let (results, parameters): (Vec<String>, Vec<String>) = columns.into_iter().partition(is_result);
+    let (results, parameters): (Vec<String>, Vec<String>) = once_each(fields.map(|(key, _)| key.clone())).into_iter().partition(is_result);
     let ordered = RESULTS.iter().filter(|name| results.iter().any(|found| found == *name));
     parameters.into_iter().chain(ordered.map(|name| name.to_string())).collect()
 }

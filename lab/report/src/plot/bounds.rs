@@ -11,6 +11,7 @@ use weft_analysis::limits;
 use weft_analysis::results::Ceiling;
 use weft_analysis::run::Run;
 use weft_charts::{Unit, stacked};
+use weft_host::in_order::once_each;
 use weft_host::output::{Table, print, print_json};
 use weft_host::units::ByteSize;
 
@@ -93,16 +94,8 @@ fn text(bounds: &[BoundRow]) -> String {
         let Some(first) = rows.first() else { continue };
         let over_blocks = kind == KINDS[2];
         let at = |row: &BoundRow| if over_blocks { row.block.unwrap_or(0.0) } else { row.clients };
-        let mut places: Vec<f64> = Vec::new();
-        let mut names: Vec<&str> = Vec::new();
-        for row in &rows {
-            if !places.contains(&at(row)) {
-                places.push(at(row));
-            }
-            if !names.contains(&row.bound) {
-                names.push(row.bound);
-            }
-        }
+        let places = once_each(rows.iter().map(|row| at(row)));
+        let names = once_each(rows.iter().map(|row| row.bound));
         let place = |at: f64| if over_blocks { Unit::Bytes.format(at) } else { format!("{at} client{}", if at == 1.0 { "" } else { "s" }) };
         let headings: Vec<String> = places.iter().map(|at| format!(">{}", place(*at))).collect();
         let mut table = Table::new(&std::iter::once(first.of).chain(headings.iter().map(String::as_str)).collect::<Vec<_>>());

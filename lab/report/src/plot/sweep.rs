@@ -9,6 +9,7 @@ use weft_analysis::inputs::refuse_to_overwrite;
 use weft_analysis::limits::{CLUSTER_2006, Facts};
 use weft_analysis::results::Results;
 use weft_charts::{Axis, Bar, BarSeries, Frame, GroupedBars, Line, Lines, Style, Unit, categorical, stacked};
+use weft_host::in_order::{by_key, once_each};
 use weft_host::units::ByteSize;
 
 use super::picture::{Chart, Picture, write};
@@ -172,24 +173,11 @@ fn charts(rows: &[Row], wanted: Wanted<'_>, label: &str, facts: &dyn Fn(usize, u
         let told = |key: &str, value: &String| if with || is_truth(value) { format!("{} {value}", short(key)) } else { value.clone() };
         keys.iter().filter_map(|key| Some(told(key, row.values.get(*key)?))).collect::<Vec<String>>().join(", ")
     };
-    let mut families: Vec<((&str, String), Vec<&Row>)> = Vec::new();
-    for row in rows {
-        let family = (&row.step[..], name(row, &panels, true));
-        match families.iter_mut().find(|(known, _)| *known == family) {
-            Some((_, members)) => members.push(row),
-            None => families.push((family, vec![row])),
-        }
-    }
+    let families = by_key(rows.iter().map(|row| ((&row.step[..], name(row, &panels, true)), row)));
     let with_keys = lines.iter().any(|key| is_number(key));
     let picture = |((step, family), members): ((&str, String), Vec<&Row>)| {
-        let mut named: Vec<(String, Vec<&Row>)> = Vec::new();
-        for row in members.iter().filter(|row| row.values.contains_key(over)) {
-            let line = name(row, &lines, with_keys);
-            match named.iter_mut().find(|(known, _)| *known == line) {
-                Some((_, rows)) => rows.push(row),
-                None => named.push((line, vec![row])),
-            }
-        }
+        let with_key = members.iter().copied().filter(|row| row.values.contains_key(over));
+        let named = by_key(with_key.map(|row| (name(row, &lines, with_keys), row)));
         let named: Vec<(String, Points)> = named.into_iter().map(|(line, rows)| (line, points(over, &rows))).collect();
         let subtitle = if family.is_empty() { label.to_string() } else { format!("{family} ({label})") };
         let heading = heading(step, members[0]);
@@ -218,20 +206,15 @@ fn heading(step: &str, row: &Row) -> String {
 /// What was found at each value of the axis, in the order of the rows: rows of the same value are
 /// repetitions.
 fn points(over: &str, rows: &[&Row]) -> Points {
-    let mut points: Vec<(&Row, Vec<[f64; 3]>)> = Vec::new();
-    for row in rows {
-        match points.iter_mut().find(|(known, _)| known.values[over] == row.values[over]) {
-            Some((_, found)) => found.push(row.found),
-            None => points.push((row, vec![row.found])),
-        }
-    }
     let median = |mut found: Vec<[f64; 3]>| {
         found.sort_by(|one, other| one[1].total_cmp(&other[1]));
         let least = found.iter().map(|found| found[0]).fold(f64::MAX, f64::min);
         let most = found.iter().map(|found| found[2]).fold(f64::MIN, f64::max);
         [least, found[found.len() / 2][1], most]
     };
-    points.into_iter().map(|(row, found)| (row.values[over].clone(), median(found), row.quartiles)).collect()
+    let points = by_key(rows.iter().map(|row| (&row.values[over], *row)));
+    let point = |(at, rows): (&String, Vec<&Row>)| (at.clone(), median(rows.iter().map(|row| row.found).collect()), rows[0].quartiles);
+    points.into_iter().map(point).collect()
 }
 
 fn lines_over(over: &str, frame: Frame, row: &Row, mut named: Vec<(String, Points)>, bounds: Vec<Line>) -> Lines {
@@ -256,12 +239,7 @@ fn lines_over(over: &str, frame: Frame, row: &Row, mut named: Vec<(String, Point
 }
 
 fn bars_over(over: &str, frame: Frame, row: &Row, named: Vec<(String, Points)>, boxes: bool) -> GroupedBars {
-    let mut categories: Vec<String> = Vec::new();
-    for (at, ..) in named.iter().flat_map(|(_, points)| points) {
-        if !categories.contains(at) {
-            categories.push(at.clone());
-        }
-    }
+    let categories = once_each(named.iter().flat_map(|(_, points)| points).map(|(at, ..)| at.clone()));
     let bar = |points: &Points, category: &String| {
         let (_, [least, median, most], quartiles) = points.iter().find(|(at, ..)| at == category)?;
         let quartiles = quartiles.filter(|_| boxes);
