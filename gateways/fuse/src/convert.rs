@@ -1,15 +1,13 @@
 //! Between the nouns of Weft and those of the kernel; the one place where a [`Status`] becomes an
 //! errno.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use weft_base::{Attr, Credentials, FileKind, Status, WallTime};
 use weft_client::{Fallocate, SeekFor};
 use weft_posix::{Caching, CallingThread, InodeNumber, OpenHow, Opened, Stable, WriteHow};
 use weft_wire::Rights;
 use weft_wire::ops::SetTime;
 
-use crate::kernel::{Errno, FileAttr, FileType, FopenFlags, INodeNo, Request, TimeOrNow};
+use crate::kernel::{Errno, FileAttr, FileType, FopenFlags, INodeNo, KernelTime, Request, TimeOrNow};
 
 /// Unit in which programs see the preferred size of requests: 1 MiB would make some of them
 /// allocate too much, 128 KiB is what `cp` and `cat` use anyway.
@@ -96,15 +94,7 @@ pub fn write_how(flags: i32) -> WriteHow {
 
 /// The kind of an object as the kernel names it.
 pub fn file_type(kind: FileKind) -> FileType {
-    match kind {
-        FileKind::Fifo => FileType::NamedPipe,
-        FileKind::CharDevice => FileType::CharDevice,
-        FileKind::Directory => FileType::Directory,
-        FileKind::BlockDevice => FileType::BlockDevice,
-        FileKind::File => FileType::RegularFile,
-        FileKind::Symlink => FileType::Symlink,
-        FileKind::Socket => FileType::Socket,
-    }
+    FileType(kind.mode_bits())
 }
 
 /// The kind in the `S_IFMT` bits of a mode, if `mknod` may make it.
@@ -118,10 +108,10 @@ pub fn attributes(attr: &Attr) -> FileAttr {
         ino: INodeNo(attr.handle.0),
         size: if attr.kind == FileKind::Directory { 4096 } else { attr.size },
         blocks: attr.allocated_bytes() / 512,
-        atime: system_time(attr.atime),
-        mtime: system_time(attr.mtime),
-        ctime: system_time(attr.ctime),
-        born: Some(attr.born).filter(|born| *born != WallTime(0)).map(system_time),
+        atime: KernelTime(attr.atime.0),
+        mtime: KernelTime(attr.mtime.0),
+        ctime: KernelTime(attr.ctime.0),
+        born: Some(attr.born).filter(|born| *born != WallTime(0)).map(|born| KernelTime(born.0)),
         kind: file_type(attr.kind),
         perm: attr.permissions() as u16,
         nlink: attr.nlink,
@@ -138,9 +128,9 @@ pub fn name_only(node: InodeNumber, kind: FileKind) -> FileAttr {
         ino: inode(node),
         size: 0,
         blocks: 0,
-        atime: UNIX_EPOCH,
-        mtime: UNIX_EPOCH,
-        ctime: UNIX_EPOCH,
+        atime: KernelTime(0),
+        mtime: KernelTime(0),
+        ctime: KernelTime(0),
         born: None,
         kind: file_type(kind),
         perm: 0,
@@ -156,41 +146,13 @@ pub fn name_only(node: InodeNumber, kind: FileKind) -> FileAttr {
 pub fn set_time(time: TimeOrNow) -> SetTime {
     match time {
         TimeOrNow::Now => SetTime { at: None },
-        TimeOrNow::SpecificTime(time) => SetTime { at: Some(wall_time(time)) },
-    }
-}
-
-fn system_time(time: WallTime) -> SystemTime {
-    if time.0 >= 0 { UNIX_EPOCH + Duration::from_nanos(time.0 as u64) } else { UNIX_EPOCH - Duration::from_nanos(time.0.unsigned_abs()) }
-}
-
-fn wall_time(time: SystemTime) -> WallTime {
-    let nanos = |duration: Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => WallTime(nanos(after)),
-        Err(before) => WallTime(-nanos(before.duration())),
+        TimeOrNow::SpecificTime(time) => SetTime { at: Some(WallTime(time.0)) },
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_round_trip_on_both_sides_of_1970() {
-        for nanos in [0, 1, 1_700_000_000_123_456_789, -1, -1_500_000_000] {
-            let shown = system_time(WallTime(nanos));
-            let expected = if nanos >= 0 {
-                UNIX_EPOCH + Duration::from_nanos(nanos as u64)
-            } else {
-                UNIX_EPOCH - Duration::from_nanos(nanos.unsigned_abs())
-            };
-            assert_eq!(shown, expected);
-            assert_eq!(wall_time(shown), WallTime(nanos));
-        }
-        // Files can have later times than Weft keeps.
-        assert_eq!(wall_time(UNIX_EPOCH + Duration::from_secs(u64::MAX >> 8)), WallTime(i64::MAX));
-    }
 
     #[test]
     fn mknod_makes_no_directories() {

@@ -33,7 +33,7 @@ const BACKGROUND_REQUESTS: u16 = 64;
 mod answers;
 mod wanted;
 
-use answers::{GENERATION, answer, lock_of, refuse_if, reply_xattr, ttls_of};
+use answers::{answer, lock_of, refuse_if, reply_xattr, ttls_of};
 use wanted::WANTED;
 
 /// The file system as the kernel sees it.
@@ -366,11 +366,9 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     fn readdirplus(&self, request: &Request, ino: INodeNo, file: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         let mut served = self.begin(event::FUSE_READDIR, request, ino);
         let add = |Listed { cookie, name, node, kind, shown }: Listed<'_>| match shown {
-            Some((attr, ttls_ns)) => {
-                reply.add(inode(node), cookie, OsStr::from_bytes(name), ttls_of(ttls_ns), &attributes(attr), GENERATION)
-            }
+            Some((attr, ttls_ns)) => reply.add(inode(node), cookie, OsStr::from_bytes(name), ttls_of(ttls_ns), &attributes(attr)),
             // Number 0 gives the kernel the name only.
-            None => reply.add(INodeNo(0), cookie, OsStr::from_bytes(name), Ttls::default(), &name_only(node, kind), GENERATION),
+            None => reply.add(INodeNo(0), cookie, OsStr::from_bytes(name), Ttls::default(), &name_only(node, kind)),
         };
         answer!(served, reply, self.run(self.posix.list(file.0, &credentials(request), offset, true, add)));
         served.replies();

@@ -11,13 +11,9 @@ use weft_wire::ops::{Family, Lock, LockKind};
 use super::WeftFilesystem;
 use crate::convert::{attributes, credentials, errno, fopen_flags, inode};
 use crate::kernel::{
-    Errno, FileHandle, FileLock, INodeNo, InodeGeneration, LockOwner, ReplyAttr, ReplyCreate, ReplyEmpty, ReplyEntry, ReplyXattr, Request,
-    Ttls,
+    Errno, FileHandle, FileLock, INodeNo, LockOwner, ReplyAttr, ReplyCreate, ReplyEmpty, ReplyEntry, ReplyXattr, Request, Ttls,
 };
 use crate::served::Served;
-
-/// Handles are never reused, so one generation is enough.
-pub(super) const GENERATION: InodeGeneration = InodeGeneration(0);
 
 /// Answers an error, or goes on with the value.
 macro_rules! answer {
@@ -110,7 +106,7 @@ impl<R: ThreadRuntime> WeftFilesystem<R> {
     {
         let shown = answer!(served, reply, result);
         served.replies();
-        reply.entry(ttls(&shown), inode(shown.node), &attributes(&shown.attr), GENERATION);
+        reply.entry(ttls(&shown), inode(shown.node), &attributes(&shown.attr));
     }
 
     /// Answers with a file that was made and opened.
@@ -127,7 +123,7 @@ impl<R: ThreadRuntime> WeftFilesystem<R> {
             self.writers.wrote(opened.number, request.pid());
         }
         served.replies();
-        if !reply.created(ttls(&shown), &attributes(&shown.attr), GENERATION, FileHandle(opened.number), fopen_flags(&opened)) {
+        if !reply.created(ttls(&shown), &attributes(&shown.attr), FileHandle(opened.number), fopen_flags(&opened)) {
             self.release_file(opened.number);
         }
     }

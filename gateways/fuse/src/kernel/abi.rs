@@ -4,9 +4,7 @@
 //! A request is a header, a record of a size that its operation fixes, and the rest: names, a
 //! value, data. Over the device they follow each other; over io_uring each has its own place.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use super::types::{FileAttr, FileType, INodeNo, Ttls};
+use super::types::{FileAttr, FileType, INodeNo, KernelTime, Ttls};
 
 /// Version of the protocol that is spoken here.
 pub const MAJOR: u32 = 7;
@@ -192,12 +190,12 @@ impl<const MAX: usize> OutRecord<MAX> {
     }
 
     fn put_attr(&mut self, attr: &FileAttr) {
-        let times = [attr.atime, attr.mtime, attr.ctime].map(parts_of_time);
+        let times = [attr.atime, attr.mtime, attr.ctime].map(KernelTime::parts);
         [attr.ino.0, attr.size, attr.blocks]
             .into_iter()
             .chain(times.map(|time| time.0 as u64))
             .for_each(|field| self.put(&field.to_ne_bytes()));
-        let mode = attr.kind.mode() | u32::from(attr.perm);
+        let mode = attr.kind.0 | u32::from(attr.perm);
         let rest = [mode, attr.nlink, attr.uid, attr.gid, attr.rdev, attr.blksize, 0];
         times.map(|time| time.1).into_iter().chain(rest).for_each(|field| self.put(&field.to_ne_bytes()));
     }
@@ -230,9 +228,9 @@ impl<const MAX: usize> OutRecord<MAX> {
     pub fn statx(self, attr: &FileAttr) -> Self {
         let mask = STATX_BASIC | if attr.born.is_some() { STATX_BORN } else { 0 };
         let record = self.u32(mask).u32(attr.blksize).u64(0).u32(attr.nlink).u32(attr.uid).u32(attr.gid);
-        let record = record.u16((attr.kind.mode() | u32::from(attr.perm)) as u16).u16(0);
+        let record = record.u16((attr.kind.0 | u32::from(attr.perm)) as u16).u16(0);
         let record = record.u64(attr.ino.0).u64(attr.size).u64(attr.blocks).u64(0);
-        let times = [attr.atime, attr.born.unwrap_or(UNIX_EPOCH), attr.ctime, attr.mtime].map(parts_of_time);
+        let times = [attr.atime, attr.born.unwrap_or_default(), attr.ctime, attr.mtime].map(KernelTime::parts);
         let record = times.into_iter().fold(record, |record, (seconds, nanos)| record.u64(seconds as u64).u32(nanos).u32(0));
         let record = record.u32(libc::major(attr.rdev.into())).u32(libc::minor(attr.rdev.into())).u32(0).u32(0);
         (0..14).fold(record, |record, _| record.u64(0))
@@ -240,9 +238,10 @@ impl<const MAX: usize> OutRecord<MAX> {
 
     /// Appends what an answer to a look-up says: the object, and for how long name and attributes
     /// may be kept.
-    pub fn entry(mut self, node: INodeNo, generation: u64, ttls: Ttls, attr: &FileAttr) -> Self {
+    pub fn entry(mut self, node: INodeNo, ttls: Ttls, attr: &FileAttr) -> Self {
         let Ttls { name, attr: ttl } = ttls;
-        [node.0, generation, name.as_secs(), ttl.as_secs()].into_iter().for_each(|field| self.put(&field.to_ne_bytes()));
+        // Numbers of inodes are never used again, so one generation is enough.
+        [node.0, 0, name.as_secs(), ttl.as_secs()].into_iter().for_each(|field| self.put(&field.to_ne_bytes()));
         [name.subsec_nanos(), ttl.subsec_nanos()].into_iter().for_each(|field| self.put(&field.to_ne_bytes()));
         self.put_attr(attr);
         self
@@ -274,38 +273,16 @@ pub fn add_dirent(list: &mut Vec<u8>, max: usize, before: &[u8], ino: INodeNo, c
     }
     let end = list.len() + bytes;
     list.extend_from_slice(before);
-    list.extend_from_slice(OutRecord::<24>::new().u64(ino.0).u64(cookie).u32(name.len() as u32).u32(kind.mode() >> 12).bytes());
+    list.extend_from_slice(OutRecord::<24>::new().u64(ino.0).u64(cookie).u32(name.len() as u32).u32(kind.0 >> 12).bytes());
     list.extend_from_slice(name);
     list.resize(end, 0);
     true
 }
 
-/// Seconds, rounded down, and nanoseconds since 1970.
-fn parts_of_time(time: SystemTime) -> (i64, u32) {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => (i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_nanos()),
-        Err(before) => {
-            let before = before.duration();
-            let seconds = i64::try_from(before.as_secs()).map_or(i64::MIN, |seconds| -seconds);
-            match before.subsec_nanos() {
-                0 => (seconds, 0),
-                nanos => (seconds.saturating_sub(1), 1_000_000_000 - nanos),
-            }
-        }
-    }
-}
-
-/// The time that these parts mean; `None` if no clock can show it.
-pub fn time_of_parts(seconds: i64, nanos: u32) -> Option<SystemTime> {
-    let whole = match u64::try_from(seconds) {
-        Ok(after) => UNIX_EPOCH.checked_add(Duration::from_secs(after)),
-        Err(_) => UNIX_EPOCH.checked_sub(Duration::from_secs(seconds.unsigned_abs())),
-    };
-    whole?.checked_add(Duration::from_nanos(u64::from(nanos)))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn attr() -> FileAttr {
@@ -313,11 +290,11 @@ mod tests {
             ino: INodeNo(0x1122),
             size: 3,
             blocks: 4,
-            atime: UNIX_EPOCH + Duration::new(5, 6),
-            mtime: UNIX_EPOCH - Duration::new(7, 8),
-            ctime: UNIX_EPOCH,
-            born: Some(UNIX_EPOCH + Duration::new(14, 15)),
-            kind: FileType::Directory,
+            atime: KernelTime(5_000_000_006),
+            mtime: KernelTime(-7_000_000_008),
+            ctime: KernelTime(0),
+            born: Some(KernelTime(14_000_000_015)),
+            kind: FileType(libc::S_IFDIR),
             perm: 0o751,
             nlink: 9,
             uid: 10,
@@ -337,7 +314,7 @@ mod tests {
         let shorts: Vec<u32> = (0..10).map(|_| fields.u32().expect("a number")).collect();
         assert_eq!(shorts, [6, 999_999_992, 0, 0o040751, 9, 10, 11, 12, 13, 0]);
         assert_eq!(fields.u32(), Err(Malformed));
-        let entry = OutRecord::<128>::new().entry(INodeNo(1), 2, Ttls { name: Duration::new(3, 4), attr: Duration::new(5, 6) }, &attr());
+        let entry = OutRecord::<128>::new().entry(INodeNo(1), Ttls { name: Duration::new(3, 4), attr: Duration::new(5, 6) }, &attr());
         assert_eq!(entry.bytes().len(), 128);
         assert_eq!(entry.bytes()[32..40], [4u32.to_ne_bytes(), 6u32.to_ne_bytes()].concat());
         assert_eq!(
@@ -368,20 +345,20 @@ mod tests {
     #[test]
     fn times_round_trip_on_both_sides_of_1970() {
         for (seconds, nanos) in [(0, 0), (0, 1), (1_700_000_000, 123_456_789), (-1, 999_999_999), (-2, 500_000_000), (-3, 0)] {
-            let time = time_of_parts(seconds, nanos).expect("a time");
-            assert_eq!(parts_of_time(time), (seconds, nanos));
+            assert_eq!(KernelTime::of_parts(seconds, nanos).parts(), (seconds, nanos));
         }
-        assert_eq!(time_of_parts(i64::MAX, 2_000_000_000), None);
+        // Files can have earlier and later times than Weft keeps.
+        assert_eq!([i64::MIN, i64::MAX].map(|seconds| KernelTime::of_parts(seconds, 2_000_000_000)), [-i64::MAX, i64::MAX].map(KernelTime));
     }
 
     #[test]
     fn entries_of_listings_begin_at_multiples_of_eight_and_stop_at_the_end() {
         let mut list = Vec::new();
-        assert!(add_dirent(&mut list, 64, &[], INodeNo(5), 6, FileType::RegularFile, b"abc"));
+        assert!(add_dirent(&mut list, 64, &[], INodeNo(5), 6, FileType::REGULAR, b"abc"));
         assert_eq!(list.len(), 32);
         assert_eq!(list[16..], [&3u32.to_ne_bytes()[..], &8u32.to_ne_bytes(), b"abc\0\0\0\0\0"].concat());
-        assert!(!add_dirent(&mut list, 63, &[], INodeNo(5), 7, FileType::Symlink, b"12345678"));
-        assert!(add_dirent(&mut list, 64, &[], INodeNo(5), 7, FileType::Symlink, b"12345678"));
+        assert!(!add_dirent(&mut list, 63, &[], INodeNo(5), 7, FileType(libc::S_IFLNK), b"12345678"));
+        assert!(add_dirent(&mut list, 64, &[], INodeNo(5), 7, FileType(libc::S_IFLNK), b"12345678"));
         assert_eq!(list.len(), 64);
     }
 

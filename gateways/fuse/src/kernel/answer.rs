@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::abi::{OUT_HEADER_BYTES, OutRecord, add_dirent, out_header};
 use super::ring::RingAnswer;
-use super::types::{Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, INodeNo, InodeGeneration, Ttls};
+use super::types::{Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, INodeNo, Ttls};
 
 /// Pieces of a reply: its record and data.
 const PIECES_MAX: usize = 3;
@@ -279,11 +279,11 @@ impl ReplyData {
 impl ReplyEntry {
     /// This object, which the kernel calls `node` from now on; what may be kept for
     /// how long is in `ttls`.
-    pub fn entry(self, ttls: Ttls, node: INodeNo, attr: &FileAttr, generation: InodeGeneration) {
-        if attr.kind == FileType::RegularFile {
+    pub fn entry(self, ttls: Ttls, node: INodeNo, attr: &FileAttr) {
+        if attr.kind == FileType::REGULAR {
             self.0.service.note_regular(node);
         }
-        self.0.send(&[OutRecord::<128>::new().entry(node, generation.0, ttls, attr).bytes()]);
+        self.0.send(&[OutRecord::<128>::new().entry(node, ttls, attr).bytes()]);
     }
 }
 
@@ -311,8 +311,8 @@ impl ReplyOpen {
 
 impl ReplyCreate {
     /// Made and open under this number; false as for [`ReplyOpen::opened`].
-    pub fn created(self, ttls: Ttls, attr: &FileAttr, generation: InodeGeneration, file: FileHandle, flags: FopenFlags) -> bool {
-        let record = OutRecord::<144>::new().entry(attr.ino, generation.0, ttls, attr);
+    pub fn created(self, ttls: Ttls, attr: &FileAttr, file: FileHandle, flags: FopenFlags) -> bool {
+        let record = OutRecord::<144>::new().entry(attr.ino, ttls, attr);
         self.0.send(&[record.u64(file.0).u32(flags.bits()).u32(0).bytes()])
     }
 }
@@ -399,16 +399,8 @@ pub struct ReplyDirectoryPlus(pub(super) ReplyDirectory);
 
 impl ReplyDirectoryPlus {
     /// One more; true if there is no room for it. With number 0 the kernel keeps the name only.
-    pub fn add(
-        &mut self,
-        ino: INodeNo,
-        cookie: u64,
-        name: &std::ffi::OsStr,
-        ttls: Ttls,
-        attr: &FileAttr,
-        generation: InodeGeneration,
-    ) -> bool {
-        let entry = OutRecord::<128>::new().entry(ino, generation.0, ttls, attr);
+    pub fn add(&mut self, ino: INodeNo, cookie: u64, name: &std::ffi::OsStr, ttls: Ttls, attr: &FileAttr) -> bool {
+        let entry = OutRecord::<128>::new().entry(ino, ttls, attr);
         !add_dirent(&mut self.0.list, self.0.max, entry.bytes(), attr.ino, cookie, attr.kind, name.as_encoded_bytes())
     }
 

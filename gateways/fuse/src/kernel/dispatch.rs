@@ -4,14 +4,14 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use super::abi::{Fields, Malformed, opcode, time_of_parts};
+use super::abi::{Fields, Malformed, opcode};
 use super::answer::{
     Answer, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek,
     ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr, ServingThread,
 };
 use super::filesystem::Filesystem;
 use super::request::{Pieces, Request};
-use super::types::{Errno, FileHandle, FileLock, INodeNo, LockOwner, OpenFlags, RenameFlags, TimeOrNow};
+use super::types::{Errno, FileHandle, FileLock, INodeNo, KernelTime, LockOwner, OpenFlags, RenameFlags, TimeOrNow};
 
 /// Which attributes a SETATTR sets.
 mod set {
@@ -190,15 +190,10 @@ fn setattr<F: Filesystem>(fs: &F, request: &Request, node: INodeNo, mut fixed: F
     let (nanos, _) = ([fixed.u32()?, fixed.u32()?], fixed.u32()?);
     let (mode, _, uid, gid) = (fixed.u32()?, fixed.u32()?, fixed.u32()?, fixed.u32()?);
     let has = |bit: u32| valid & bit != 0;
-    let time = |which: usize, bit: u32, now: u32| -> Result<Option<TimeOrNow>, Malformed> {
-        match (has(bit), has(now)) {
-            (false, _) => Ok(None),
-            (true, true) => Ok(Some(TimeOrNow::Now)),
-            (true, false) => {
-                let time = time_of_parts(seconds[which] as i64, nanos[which]).ok_or(Malformed)?;
-                Ok(Some(TimeOrNow::SpecificTime(time)))
-            }
-        }
+    let time = |which: usize, bit: u32, now: u32| match (has(bit), has(now)) {
+        (false, _) => None,
+        (true, true) => Some(TimeOrNow::Now),
+        (true, false) => Some(TimeOrNow::SpecificTime(KernelTime::of_parts(seconds[which] as i64, nanos[which]))),
     };
     fs.setattr(
         request,
@@ -207,8 +202,8 @@ fn setattr<F: Filesystem>(fs: &F, request: &Request, node: INodeNo, mut fixed: F
         has(set::UID).then_some(uid),
         has(set::GID).then_some(gid),
         has(set::SIZE).then_some(size),
-        time(0, set::ATIME, set::ATIME_NOW)?,
-        time(1, set::MTIME, set::MTIME_NOW)?,
+        time(0, set::ATIME, set::ATIME_NOW),
+        time(1, set::MTIME, set::MTIME_NOW),
         has(set::FILE).then_some(FileHandle(file)),
         reply,
     );

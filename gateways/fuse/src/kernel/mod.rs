@@ -30,7 +30,7 @@ pub use request::Request;
 pub use rings::Transport;
 pub use session::{KernelSession, SessionOptions};
 pub use types::{
-    Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, INodeNo, InitFlags, InodeGeneration, LockOwner, OpenFlags, RenameFlags,
+    Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, INodeNo, InitFlags, KernelTime, LockOwner, OpenFlags, RenameFlags,
     TimeOrNow, Ttls,
 };
 

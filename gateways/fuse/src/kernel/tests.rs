@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use super::abi::{IN_HEADER_BYTES, Malformed, fixed_bytes, opcode};
 use super::answer::{
@@ -16,8 +16,7 @@ use super::notify::Notifier;
 use super::request::{Pieces, Request};
 use super::test_service;
 use super::types::{
-    Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, INodeNo, InodeGeneration, LockOwner, OpenFlags, RenameFlags, TimeOrNow,
-    Ttls,
+    Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, INodeNo, KernelTime, LockOwner, OpenFlags, RenameFlags, TimeOrNow, Ttls,
 };
 
 /// Writes down what it is asked.
@@ -35,11 +34,11 @@ fn attr(ino: u64) -> FileAttr {
         ino: INodeNo(ino),
         size: 0,
         blocks: 0,
-        atime: UNIX_EPOCH,
-        mtime: UNIX_EPOCH,
-        ctime: UNIX_EPOCH,
+        atime: KernelTime(0),
+        mtime: KernelTime(0),
+        ctime: KernelTime(0),
         born: None,
-        kind: FileType::RegularFile,
+        kind: FileType::REGULAR,
         perm: 0o644,
         nlink: 1,
         uid: 0,
@@ -56,7 +55,7 @@ impl Filesystem for Recorder {
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.heard(format!("lookup {} {name:?} by {} {} {}", parent.0, request.uid(), request.gid(), request.pid()));
-        reply.entry(Ttls { name: Duration::new(1, 2), attr: Duration::new(1, 2) }, INodeNo(77), &attr(77), InodeGeneration(0));
+        reply.entry(Ttls { name: Duration::new(1, 2), attr: Duration::new(1, 2) }, INodeNo(77), &attr(77));
     }
 
     fn setattr(
@@ -93,12 +92,12 @@ impl Filesystem for Recorder {
 
     fn create(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
         self.heard(format!("create {} {name:?} {mode:o} {umask:o} {flags}", parent.0));
-        reply.created(Ttls::default(), &attr(8), InodeGeneration(0), FileHandle(6), FopenFlags::empty());
+        reply.created(Ttls::default(), &attr(8), FileHandle(6), FopenFlags::empty());
     }
 
     fn tmpfile(&self, _: &Request, parent: INodeNo, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
         self.heard(format!("tmpfile {} {mode:o} {umask:o} {flags}", parent.0));
-        reply.created(Ttls::default(), &attr(8), InodeGeneration(0), FileHandle(7), FopenFlags::empty());
+        reply.created(Ttls::default(), &attr(8), FileHandle(7), FopenFlags::empty());
     }
 
     fn read(&self, _: &Request, _: INodeNo, file: FileHandle, at: u64, size: u32, reply: ReplyData) {
@@ -112,8 +111,8 @@ impl Filesystem for Recorder {
     }
 
     fn readdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: u64, mut reply: ReplyDirectory) {
-        assert!(!reply.add(INodeNo(1), 1, FileType::Directory, OsStr::new("first")));
-        assert!(reply.add(INodeNo(2), 2, FileType::RegularFile, OsStr::new("second")));
+        assert!(!reply.add(INodeNo(1), 1, FileType(libc::S_IFDIR), OsStr::new("first")));
+        assert!(reply.add(INodeNo(2), 2, FileType::REGULAR, OsStr::new("second")));
         reply.ok();
     }
 
@@ -212,12 +211,11 @@ fn only_what_is_marked_is_set() {
     };
     assert_eq!(ask(opcode::SETATTR, &fixed(0), &[]).0, "setattr 2 None None None None None None None");
     let all = ask(opcode::SETATTR, &fixed(0b100_0111_1111), &[]).0;
-    let mtime = UNIX_EPOCH - Duration::from_secs(12) + Duration::from_nanos(2);
     let expected = format!(
         "setattr 2 Some({}) Some(7) Some(8) Some(600) {:?} {:?} Some(FileHandle(5))",
         0o4755,
-        Some(TimeOrNow::SpecificTime(UNIX_EPOCH + Duration::new(11, 1))),
-        Some(TimeOrNow::SpecificTime(mtime))
+        Some(TimeOrNow::SpecificTime(KernelTime(11_000_000_001))),
+        Some(TimeOrNow::SpecificTime(KernelTime(-11_999_999_998)))
     );
     assert_eq!(all, expected);
     let now = ask(opcode::SETATTR, &fixed(1 << 4 | 1 << 5 | 1 << 7 | 1 << 8), &[]).0;

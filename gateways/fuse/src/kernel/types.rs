@@ -1,6 +1,7 @@
 //! The nouns of the kernel's FUSE interface.
 
-use std::time::SystemTime;
+/// Nanoseconds.
+const SECOND: i64 = 1_000_000_000;
 
 /// The number of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -9,10 +10,6 @@ pub struct INodeNo(pub u64);
 /// What the kernel repeats in every request on an open file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileHandle(pub u64);
-
-/// Distinguishes inodes that had the same number one after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InodeGeneration(pub u64);
 
 /// Whose lock it is: the same for all threads of a process, or for all who share an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,37 +52,29 @@ impl Errno {
     }
 }
 
-/// The kind of an object.
+/// The kind of an object: its bits of `st_mode` (`S_IFMT`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileType {
-    /// A pipe with a name.
-    NamedPipe,
-    /// A device that is read byte by byte.
-    CharDevice,
-    /// A device that is read in blocks.
-    BlockDevice,
-    /// A directory.
-    Directory,
-    /// A file.
-    RegularFile,
-    /// A symbolic link.
-    Symlink,
-    /// A Unix socket.
-    Socket,
-}
+pub struct FileType(pub u32);
 
 impl FileType {
-    /// The bits of `st_mode` for it.
-    pub fn mode(self) -> u32 {
-        match self {
-            FileType::NamedPipe => libc::S_IFIFO,
-            FileType::CharDevice => libc::S_IFCHR,
-            FileType::BlockDevice => libc::S_IFBLK,
-            FileType::Directory => libc::S_IFDIR,
-            FileType::RegularFile => libc::S_IFREG,
-            FileType::Symlink => libc::S_IFLNK,
-            FileType::Socket => libc::S_IFSOCK,
-        }
+    /// A file.
+    pub const REGULAR: FileType = FileType(libc::S_IFREG);
+}
+
+/// A moment, in nanoseconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelTime(pub i64);
+
+impl KernelTime {
+    /// Seconds, rounded down, and nanoseconds.
+    pub fn parts(self) -> (i64, u32) {
+        (self.0.div_euclid(SECOND), self.0.rem_euclid(SECOND) as u32)
+    }
+
+    /// The time that these parts mean, or the nearest one that there is.
+    pub fn of_parts(seconds: i64, nanos: u32) -> KernelTime {
+        let all = i128::from(seconds) * i128::from(SECOND) + i128::from(nanos);
+        KernelTime(all.clamp((-i64::MAX).into(), i64::MAX.into()) as i64)
     }
 }
 
@@ -108,13 +97,13 @@ pub struct FileAttr {
     /// Blocks of 512 bytes.
     pub blocks: u64,
     /// Last read.
-    pub atime: SystemTime,
+    pub atime: KernelTime,
     /// Last change of the contents.
-    pub mtime: SystemTime,
+    pub mtime: KernelTime,
     /// Last change of the attributes.
-    pub ctime: SystemTime,
+    pub ctime: KernelTime,
     /// When it was made, if that is known.
-    pub born: Option<SystemTime>,
+    pub born: Option<KernelTime>,
     /// Kind.
     pub kind: FileType,
     /// Permissions.
@@ -135,7 +124,7 @@ pub struct FileAttr {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeOrNow {
     /// This one.
-    SpecificTime(SystemTime),
+    SpecificTime(KernelTime),
     /// That of the change.
     Now,
 }
