@@ -20,7 +20,7 @@ pub struct Durations {
 impl Durations {
     /// Counts one more.
     pub fn record(&mut self, ns: u64) {
-        let bin = bin(ns);
+        let bin = bin(ns, BITS);
         if self.counts.len() <= bin {
             self.counts.resize(bin + 1, 0);
         }
@@ -44,10 +44,10 @@ impl Durations {
             let share = sum as f64 / self.count as f64;
             // Over empty bins the line is level.
             if bin != next {
-                points.push((edge(bin).max(self.least_ns), share));
+                points.push((edge(bin, BITS).max(self.least_ns), share));
             }
             sum += count;
-            points.push((edge(bin + 1).min(self.largest_ns).max(self.least_ns), sum as f64 / self.count as f64));
+            points.push((edge(bin + 1, BITS).min(self.largest_ns).max(self.least_ns), sum as f64 / self.count as f64));
             next = bin + 1;
         }
         points.dedup();
@@ -55,17 +55,17 @@ impl Durations {
     }
 }
 
-/// The number of the bin of a value: values below 2^[`BITS`] have their own, above it each power of
-/// two has 2^[`BITS`] of them.
-fn bin(ns: u64) -> usize {
-    let shift = (u64::BITS - ns.leading_zeros()).saturating_sub(BITS + 1);
-    ((u64::from(shift) << BITS) + (ns >> shift)) as usize
+/// The number of the bin of a value: values below 2^`bits` have their own, above it each power of
+/// two has 2^`bits` of them.
+pub fn bin(ns: u64, bits: u32) -> usize {
+    let shift = (u64::BITS - ns.leading_zeros()).saturating_sub(bits + 1);
+    ((u64::from(shift) << bits) + (ns >> shift)) as usize
 }
 
-/// The least value of a bin.
-fn edge(bin: usize) -> u64 {
-    let shift = (bin >> BITS).saturating_sub(1);
-    let (steps, shift) = (bin - (shift << BITS), shift as u32);
+/// The smallest value of a bin.
+pub fn edge(bin: usize, bits: u32) -> u64 {
+    let shift = (bin >> bits).saturating_sub(1);
+    let (steps, shift) = (bin - (shift << bits), shift as u32);
     u64::try_from((steps as u128) << shift).unwrap_or(u64::MAX)
 }
 
@@ -97,10 +97,11 @@ mod tests {
 
     #[test]
     fn bins_are_narrow_and_follow_one_another() {
-        assert!((0..3_775).all(|number| bin(edge(number)) == number && edge(number) < edge(number + 1)));
-        for ns in [0, 1, 63, 64, 127, 128, 129, 1_000_000, u64::MAX / 3, u64::MAX] {
-            let (low, high) = (edge(bin(ns)), edge(bin(ns) + 1));
-            assert!(low <= ns && (ns < high || high == u64::MAX) && high - low <= 1 + (low >> BITS), "{ns}: {low} {high}");
+        assert!((0..3_775).all(|number| bin(edge(number, BITS), BITS) == number && edge(number, BITS) < edge(number + 1, BITS)));
+        for (ns, bits) in [0, 1, 63, 64, 127, 128, 129, 1_000_000, u64::MAX / 3, u64::MAX].into_iter().flat_map(|ns| [(ns, BITS), (ns, 4)])
+        {
+            let (low, high) = (edge(bin(ns, bits), bits), edge(bin(ns, bits) + 1, bits));
+            assert!(low <= ns && (ns < high || high == u64::MAX) && high - low <= 1 + (low >> bits), "{ns}: {low} {high}");
         }
     }
 

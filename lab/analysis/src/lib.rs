@@ -13,7 +13,7 @@ pub mod calls;
 pub mod compare;
 pub mod details;
 pub mod drawn;
-mod ecdf;
+pub mod ecdf;
 pub mod filter;
 mod formula;
 mod hdtrace;

@@ -1,6 +1,7 @@
 //! How sure a median is, and latencies of single operations.
 
 use serde::{Deserialize, Serialize};
+use weft_analysis::ecdf::{bin, edge};
 use weft_analysis::results::Latency;
 
 /// So many samples are needed for an interval of their median.
@@ -31,8 +32,8 @@ pub fn median_interval(samples: impl IntoIterator<Item = f64>) -> Option<(f64, f
     Some((sorted[left_out - 1], sorted[count - left_out]))
 }
 
-/// Sub-steps of one power of two: a latency is known to 1/16 of itself.
-const STEPS: u64 = 16;
+/// Bits of a latency behind its first one that are kept: it is known to 1/16 of itself.
+const BITS: u32 = 4;
 
 /// How often which latency occurred, in steps that grow with the latency; merges without losing
 /// anything.
@@ -46,7 +47,7 @@ pub struct Latencies {
 impl Latencies {
     /// Counts one operation.
     pub fn record(&mut self, ns: u64) {
-        let step = step_of(ns);
+        let step = bin(ns, BITS);
         self.reach(step + 1);
         self.counts[step] += 1;
         self.max_ns = self.max_ns.max(ns);
@@ -76,7 +77,7 @@ impl Latencies {
             seen += count;
             seen >= rank
         });
-        step.map(end_of)
+        step.map(|step| edge(step + 1, BITS) - 1)
     }
 
     fn reach(&mut self, steps: usize) {
@@ -90,45 +91,9 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-/// Below `STEPS` each value has a step of its own; above, each power of two has `STEPS` of them.
-fn step_of(ns: u64) -> usize {
-    if ns < STEPS {
-        return ns as usize;
-    }
-    let shift = ns.ilog2() - STEPS.ilog2();
-    (u64::from(shift) * STEPS + (ns >> shift)) as usize
-}
-
-/// The greatest value of a step.
-fn end_of(step: usize) -> u64 {
-    let step = step as u64;
-    if step < STEPS {
-        return step;
-    }
-    let shift = step / STEPS - 1;
-    let first = (STEPS + step % STEPS) << shift;
-    first + ((1 << shift) - 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn steps_cover_all_latencies_without_gaps() {
-        let mut last = 0;
-        for ns in (0..5000).chain((13..60).map(|power| 1u64 << power)) {
-            let step = step_of(ns);
-            assert!(step >= last, "{ns}");
-            assert!(
-                end_of(step) >= ns && end_of(step) as f64 <= ns as f64 * (1.0 + 1.0 / STEPS as f64),
-                "{ns} is in a step up to {}",
-                end_of(step)
-            );
-            last = step;
-        }
-        assert!(end_of(step_of(u64::MAX)) == u64::MAX);
-    }
 
     #[test]
     fn percentiles_survive_merging() {
