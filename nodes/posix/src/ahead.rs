@@ -24,15 +24,16 @@ const BYTES_MAX: u64 = 1 << 20;
 const FACTOR: u64 = 4;
 /// A read of so many bytes is a large one.
 const LARGE_BYTES: u64 = BYTES_MAX / 2;
-/// Reads that have waited for as much as is asked for at once: then it is known what takes the time.
+/// Reads that have waited for as much as is asked for at once: then it is known what takes the
+/// time.
 const WAITS_MIN: u64 = 4;
 /// A wait for as much that is longer than this, in nanoseconds, is one for a network or a disk:
 /// 1.5 GB/s. From the memory of a server beside the program it comes sooner than a second thread
 /// could hand it over.
 const SLOW_NS: u64 = 700_000;
 /// Open files of which something is kept, at most; that of others is asked for piece by piece. Of
-/// each it is at most one and a half times what is asked for at once. One counts twice while more of
-/// it is asked for.
+/// each it is at most one and a half times what is asked for at once. One counts twice while more
+/// of it is asked for.
 const FILES_MAX: usize = 128;
 
 /// Of how many open files something is kept.

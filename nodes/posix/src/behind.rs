@@ -29,10 +29,10 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
 
     /// Reads ahead of one open file at a time.
     async fn read_in_background(&self) {
-        self.pages.lanes.begin();
+        self.closes.reads.begin();
         loop {
-            let called = self.pages.lanes.called.wait();
-            let Some((open, asking)) = self.pages.lanes.next() else {
+            let called = self.closes.reads.called.wait();
+            let Some((open, asking)) = self.closes.reads.next() else {
                 if self.closes.lock().ends {
                     return;
                 }
@@ -49,7 +49,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
                 Either::Second(()) => {}
             }
             drop(op);
-            self.pages.lanes.begin();
+            self.closes.reads.begin();
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use weft_client::OpenFile;
 
+use crate::lanes::Lanes;
 use crate::sends::Sends;
 use crate::signal::Signal;
 
@@ -20,6 +21,8 @@ pub(crate) struct Closes {
     pub ended: Signal,
     /// What is sent before (`behind.rs`).
     pub sends: Sends,
+    /// What is read ahead beside the reads.
+    pub reads: Lanes,
 }
 
 #[derive(Debug, Default)]

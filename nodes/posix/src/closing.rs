@@ -105,7 +105,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         self.closes.called.notify();
         self.closes.ended.notify();
         self.closes.sends.called.notify();
-        self.pages.lanes.called.notify();
+        self.closes.reads.called.notify();
         loop {
             let ended = self.closes.ended.wait();
             let left = {

@@ -71,7 +71,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         }
         if let Some(hold) = hold
             && let Some(asking) = open.ahead.ask_behind(hold, open.file.size_known(), &self.pages.ahead)
-            && let Some((_, refused)) = self.pages.lanes.add((open.clone(), asking))
+            && let Some((_, refused)) = self.closes.reads.add((open.clone(), asking))
         {
             open.ahead.end_behind(refused, None);
         }

@@ -6,7 +6,6 @@ use std::sync::{Mutex, MutexGuard};
 use weft_base::{Attr, FastMap, Handle};
 
 use crate::ahead::Budget;
-use crate::lanes::Lanes;
 
 /// Versions remembered; beyond that, all are forgotten, which costs rereading only.
 const VERSIONS_MAX: usize = 65_536;
@@ -27,8 +26,6 @@ pub(crate) struct Pages {
     versions: Mutex<FastMap<Handle, Version>>,
     /// What is read ahead.
     pub ahead: Budget,
-    /// What is read ahead beside the reads.
-    pub lanes: Lanes,
 }
 
 impl Pages {

@@ -261,8 +261,8 @@ fn a_mount_that_ends_in_use_brings_what_was_written() {
     }
 }
 
-/// Servers and a mount with as many addresses as `ulimit -v` allows on shared machines: many threads
-/// are no reason to end.
+/// Servers and a mount with as many addresses as `ulimit -v` allows on shared machines: many
+/// threads are no reason to end.
 #[test]
 fn few_addresses_are_enough_for_servers_and_mounts() {
     if !available("few_addresses_are_enough_for_servers_and_mounts", &[Need::Fuse]) {

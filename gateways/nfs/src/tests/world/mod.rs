@@ -19,8 +19,10 @@ use crate::exports::Export;
 use crate::gateway::{Nfs, Peer, Warnings};
 use crate::locks::{Grant, NLM_PROGRAM, Told};
 use crate::rpc::RpcAnswer;
-use crate::types::read_time;
 use crate::xdr::{Reader, Writer};
+
+mod seen;
+pub(crate) use seen::{SeenByNfs, read_after, read_attr, read_change};
 
 /// Longest wait of a test, in virtual nanoseconds.
 const LIMIT: u64 = 1000 * SECOND;
@@ -211,21 +213,6 @@ pub(crate) struct User<'a> {
     pub address: IpAddr,
     pub port: u16,
     pub xid: Rc<Cell<u32>>,
-}
-
-/// Attributes as a client reads them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SeenByNfs {
-    pub kind: u32,
-    pub mode: u32,
-    pub links: u32,
-    pub uid: u32,
-    pub gid: u32,
-    pub size: u64,
-    pub device: (u32, u32),
-    pub number: u64,
-    pub mtime: i64,
-    pub ctime: i64,
 }
 
 /// A result with the number of the status.
@@ -485,35 +472,4 @@ impl User<'_> {
     pub fn messages(&self) -> u64 {
         self.gate.nfs.posix.stats().requests
     }
-}
-
-fn time(reader: &mut Reader) -> i64 {
-    read_time(reader).expect("a time").0
-}
-
-pub(crate) fn read_attr(reader: &mut Reader) -> SeenByNfs {
-    let mut word = || reader.u32().expect("attributes");
-    let (kind, mode, links, uid, gid) = (word(), word(), word(), word(), word());
-    let (size, _used) = (reader.u64().unwrap(), reader.u64().unwrap());
-    let device = (reader.u32().unwrap(), reader.u32().unwrap());
-    assert_eq!(reader.u64(), Ok(7), "the file system");
-    let number = reader.u64().unwrap();
-    time(reader);
-    SeenByNfs { kind, mode, links, uid, gid, size, device, number, mtime: time(reader), ctime: time(reader) }
-}
-
-/// `post_op_attr`.
-pub(crate) fn read_after(reader: &mut Reader) -> Option<SeenByNfs> {
-    reader.bool().expect("a flag").then(|| read_attr(reader))
-}
-
-/// `wcc_data`: true if it says what was before.
-pub(crate) fn read_change(reader: &mut Reader) -> (bool, Option<SeenByNfs>) {
-    let before = reader.bool().expect("a flag");
-    if before {
-        reader.u64().expect("a size");
-        time(reader);
-        time(reader);
-    }
-    (before, read_after(reader))
 }
