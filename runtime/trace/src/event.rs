@@ -281,8 +281,8 @@ events! {
     /// Inside an operation: the pause before a request is sent again.
     CLIENT_PAUSE = 2 34 "client.pause" Span Retry NONE;
     /// Inside an operation: it waits for what is read ahead. `off` is the number of the span of
-    /// that, which says where the time goes; own time is left where that was not recorded.
-    CLIENT_AHEAD = 2 35 "client.ahead" Span Unseen NONE;
+    /// that, which says where the time goes; before it begins, its thread is waited for.
+    CLIENT_AHEAD = 2 35 "client.ahead" Span Client NONE;
 
     // Layer 3: messages. `req` is the key of the request, `peer` the server, `off` the code of the
     // wire operation.
