@@ -186,3 +186,18 @@ fn lists_are_for_owners_and_within_bounds() {
     assert!((150..180).contains(&made.count()), "of {} bytes", settings().xattr_bytes_max);
     assert!(m.create_as(&owner, ROOT_HANDLE, "elsewhere", 0o644).is_ok());
 }
+
+#[test]
+fn a_removed_directory_has_no_list_for_who_still_holds_it() {
+    let mut m = Machine::new();
+    let dir = m.mkdir(ROOT_HANDLE, "dir").unwrap();
+    set(&mut m, dir, ACL_ACCESS, &named(7, 0, 7));
+    m.rmdir(ROOT_HANDLE, "dir").unwrap();
+    assert_eq!((m.attr(dir).nlink, get(&m, dir, ACL_ACCESS)), (0, Err(Status::NoAttribute)), "as it has no names");
+    // What others may do with a pipe that is held its list says to the end.
+    let pipe = CreateRequest { kind: FileKind::Fifo, ..create(ROOT_HANDLE, "pipe") };
+    let pipe = m.change(|state, cx, record| state.prepare_create(cx, &pipe, record)).unwrap().handle;
+    set(&mut m, pipe, ACL_ACCESS, &named(7, 0, 7));
+    m.unlink(ROOT_HANDLE, "pipe").unwrap();
+    assert_eq!(get(&m, pipe, ACL_ACCESS), Err(Status::Stale));
+}

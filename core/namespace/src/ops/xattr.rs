@@ -28,7 +28,12 @@ impl State {
     /// [`Status::NotSupported`] (name space), [`Status::Range`] (name too long), [`Status::Busy`],
     /// and as [`State::inode`].
     pub fn get_xattr(&self, handle: Handle, name: &Bytes, who: &Credentials) -> Result<GetXattrReply> {
-        let inode = self.inode(handle)?;
+        let inode = match self.inode(handle) {
+            // Kernels look for a list before each use of a directory that somebody still holds. It
+            // has nothing in it to which a list could give or deny rights.
+            Err(Status::Stale) if self.graves.get(handle).is_some_and(Inode::is_directory) => return Err(Status::NoAttribute),
+            inode => inode?,
+        };
         let name = &canonical(name);
         if is_project_attribute(name) {
             // Anything may have one, and everybody may know.
