@@ -152,6 +152,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         }
         self.set_id.take(number);
         if let Some(open) = self.files.remove(number) {
+            open.ahead.give_up();
             open.file.closes_soon();
             self.closes.push(open.file.clone());
         }
