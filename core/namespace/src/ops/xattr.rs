@@ -31,7 +31,9 @@ impl State {
         let inode = match self.inode(handle) {
             // Kernels look for a list before each use of a directory that somebody still holds. It
             // has nothing in it to which a list could give or deny rights.
-            Err(Status::Stale) if self.graves.get(handle).is_some_and(Inode::is_directory) => return Err(Status::NoAttribute),
+            Err(Status::Stale) if is_acl(name) && self.graves.get(handle).is_some_and(Inode::is_directory) => {
+                return Err(Status::NoAttribute);
+            }
             inode => inode?,
         };
         let name = &canonical(name);
