@@ -32,6 +32,20 @@ fn at(epoch: u32, at: i64) -> DataTime {
 }
 
 #[test]
+fn a_new_file_has_the_times_that_come_with_it() {
+    let mut m = Machine::new();
+    let make = |m: &mut Machine, atime, mtime| {
+        let request = CreateRequest { exclusive: false, atime: Some(atime), mtime: Some(mtime), ..create(TOP, "f") };
+        m.change(|state, cx, record| state.prepare_create(cx, &request, record)).unwrap()
+    };
+    let made = make(&mut m, WallTime(5), FUTURE);
+    let times = |m: &Machine| (m.attr(made.handle).atime, m.attr(made.handle).mtime, m.attr(made.handle).mtime_epoch);
+    assert_eq!(times(&m), (WallTime(5), FUTURE, 1), "they are set, as by utimes");
+    assert!(!make(&mut m, WallTime(7), WallTime(7)).created);
+    assert_eq!(times(&m), (WallTime(5), FUTURE, 1), "one that was there keeps its own");
+}
+
+#[test]
 fn a_write_after_a_time_in_the_future_brings_the_present_back() {
     let mut m = Machine::new();
     let file = m.create(TOP, "f").unwrap();

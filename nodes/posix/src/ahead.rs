@@ -77,7 +77,8 @@ struct Reading {
     kept: Option<Kept>,
     /// What follows it is asked for, by the flow beside the reads.
     coming: Option<Coming>,
-    /// A read waits for that.
+    /// A read waits for that. One that is given up meanwhile leaves this set: then the next one
+    /// ends the reading ahead, as a second one under way does.
     is_awaited: bool,
     /// How often that flow was asked.
     times: u64,

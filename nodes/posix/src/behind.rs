@@ -11,25 +11,25 @@ use weft_call::run_window;
 use weft_client::{Client, OpenFile};
 use weft_rt::{Either, Runtime, race};
 
+use crate::ahead_queue::FLOWS;
 use crate::data::MORE_NS;
 use crate::gateway::Gateway;
-use crate::lanes::LANES;
 use crate::posix::Posix;
 
 impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// Reads ahead, and sends what was gathered of files, until [`Posix::end`]. Without this flow,
     /// who reads and writes does.
     pub async fn move_in_background(&self) {
-        let works = (0..=LANES).map(async |lane| match lane {
+        let works = (0..=FLOWS).map(async |number| match number {
             0 => self.send_in_background().await,
             _ => self.read_in_background().await,
         });
-        run_window(works, LANES + 1).await;
+        run_window(works, FLOWS + 1).await;
     }
 
     /// Reads ahead of one open file at a time.
     async fn read_in_background(&self) {
-        self.closes.reads.begin();
+        self.closes.reads.rest();
         loop {
             let called = self.closes.reads.called.wait();
             let Some((open, asking)) = self.closes.reads.next() else {
@@ -49,7 +49,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
                 Either::Second(()) => {}
             }
             drop(op);
-            self.closes.reads.begin();
+            self.closes.reads.rest();
         }
     }
 

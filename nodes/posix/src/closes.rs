@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use weft_client::OpenFile;
 
-use crate::lanes::Lanes;
+use crate::ahead_queue::AheadQueue;
 use crate::sends::Sends;
 use crate::signal::Signal;
 
@@ -22,7 +22,7 @@ pub(crate) struct Closes {
     /// What is sent before (`behind.rs`).
     pub sends: Sends,
     /// What is read ahead beside the reads.
-    pub reads: Lanes,
+    pub reads: AheadQueue,
 }
 
 #[derive(Debug, Default)]

@@ -32,6 +32,7 @@
 //! - It implements [`Gateway`]: what must be forgotten is forgotten when the call returns.
 
 mod ahead;
+mod ahead_queue;
 mod attributes;
 mod behind;
 mod closes;
@@ -42,7 +43,6 @@ mod error_counts;
 mod gateway;
 mod handles;
 mod kept_pages;
-mod lanes;
 mod leases;
 mod listing;
 mod listings;

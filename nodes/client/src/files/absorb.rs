@@ -49,8 +49,8 @@ impl<R: Runtime> Client<R> {
     /// Makes a file in a directory that is delegated to this client, without a message. `None`: its
     /// server must be asked.
     pub(super) fn absorb(&self, who: &Credentials, dir: Handle, name: &Bytes, options: &CreateOptions) -> Option<(Attr, Arc<OpenFile>)> {
-        let of_dir = options.stripe_bytes == 0 && options.stripe_width == 0 && options.strips.is_none();
-        let is_plain = of_dir && options.times.is_none() && options.mode & 0o7000 == 0;
+        let is_as_directory_says = options.stripe_bytes == 0 && options.stripe_width == 0 && options.strips.is_none();
+        let is_plain = is_as_directory_says && options.times.is_none() && options.mode & 0o7000 == 0;
         let is_usual = Rights::READ.with(Rights::WRITE).contains(options.rights);
         if !options.can_absorb || !is_plain || !is_usual {
             return None;

@@ -52,6 +52,13 @@ async fn read(mount: &Mount, file: Open, offset: usize) -> Vec<u8> {
     read_piece(mount, file, offset, PIECE_BYTES).await
 }
 
+/// Reads the first two pieces for which more is asked for beside the reads.
+async fn read_two(mount: &Mount, file: Open) {
+    for at in [0, LARGE_BYTES] {
+        assert_eq!(version(&read_piece(mount, file, at, LARGE_BYTES).await, at), 7);
+    }
+}
+
 async fn read_piece(mount: &Mount, file: Open, offset: usize, bytes: usize) -> Vec<u8> {
     let pieces = mount.posix.read(file.opened.number, offset as u64, bytes as u64).await.expect("it is read");
     Payload::concat(&pieces)
@@ -209,9 +216,7 @@ fn a_file_is_closed_while_more_of_it_is_asked_for() {
     world.sim.run_for(SECOND);
     let file = open(&world, 1);
     let requests = world.alone(1, move |mount| async move {
-        for at in [0, LARGE_BYTES] {
-            assert_eq!(version(&read_piece(&mount, file, at, LARGE_BYTES).await, at), 7);
-        }
+        read_two(&mount, file).await;
         mount.release(file.opened.number).await;
         mount.posix.stats().requests
     });
@@ -236,11 +241,7 @@ fn what_is_asked_for_beside_reads_may_fail() {
     let file = open(&world, 1);
     let server = world.sim.node_of(ServerId::data(1)).expect("it runs");
     let began = world.sim.now();
-    world.alone(1, move |mount| async move {
-        for at in [0, LARGE_BYTES] {
-            assert_eq!(version(&read_piece(&mount, file, at, LARGE_BYTES).await, at), 7);
-        }
-    });
+    world.alone(1, move |mount| async move { read_two(&mount, file).await });
     world.sim.crash(server);
     let reads = world.sim.spawn_on(world.mounts[1].node, {
         let mount = world.mounts[1].clone();

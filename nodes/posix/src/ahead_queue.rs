@@ -1,4 +1,4 @@
-//! What is to be read ahead by the flow beside the reads ([`crate::Posix::read_in_background`]).
+//! What is to be read ahead beside the reads ([`crate::Posix::move_in_background`]).
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -6,15 +6,16 @@ use crate::ahead::AskingBehind;
 use crate::description::Description;
 use crate::signal::Signal;
 
-/// Files for which that flow works at once. Who reads another one asks for more by itself.
-pub(crate) const LANES: usize = 4;
+/// Flows that read ahead, each of one file at a time. Who reads another one asks for more by
+/// itself.
+pub(crate) const FLOWS: usize = 4;
 
 /// More of an open file.
 type Job = (Arc<Description>, AskingBehind);
 
-/// What it shall do.
+/// What those flows shall do.
 #[derive(Debug, Default)]
-pub(crate) struct Lanes {
+pub(crate) struct AheadQueue {
     state: Mutex<State>,
     /// There is something, or the end has come.
     pub called: Signal,
@@ -23,12 +24,12 @@ pub(crate) struct Lanes {
 #[derive(Debug, Default)]
 struct State {
     jobs: Vec<Job>,
-    /// Lanes that have nothing to do. None, if nobody drives that flow.
+    /// Flows that have nothing to do. None, if nobody drives them.
     idle: usize,
 }
 
-impl Lanes {
-    /// Takes a job, if a lane is free; otherwise gives it back.
+impl AheadQueue {
+    /// Takes a job, if a flow is free; otherwise gives it back.
     pub fn add(&self, job: Job) -> Option<Job> {
         let mut state = self.lock();
         if state.jobs.len() >= state.idle {
@@ -40,8 +41,8 @@ impl Lanes {
         None
     }
 
-    /// A lane has nothing to do from now on.
-    pub fn begin(&self) {
+    /// A flow has nothing to do from now on.
+    pub fn rest(&self) {
         self.lock().idle += 1;
     }
 
