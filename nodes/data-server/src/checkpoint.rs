@@ -23,12 +23,10 @@ impl<R: ServerRuntime> Objects<R> {
     /// On a full disk a checkpoint is worth its bytes sooner: it turns old segments of the journal
     /// into room for new ones.
     fn needs_checkpoint(&self) -> bool {
-        let limit = if self.is_short_of_room() {
-            WORTH_BYTES.min(self.config.serving.checkpoint_bytes)
-        } else {
-            self.config.serving.checkpoint_bytes
-        };
-        self.journal.as_ref().is_some_and(|journal| journal.bytes_since_checkpoint() >= limit)
+        let Some(journal) = &self.journal else { return false };
+        let least_bytes = self.config.serving.checkpoint_bytes;
+        let is_worth_it = || journal.bytes_since_checkpoint() >= WORTH_BYTES.min(least_bytes);
+        journal.is_long(least_bytes) || self.is_short_of_room() && is_worth_it()
     }
 
     /// Wakes the flow that writes checkpoints if it has work.

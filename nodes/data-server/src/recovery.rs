@@ -54,7 +54,7 @@ async fn recover<R: ServerRuntime>(rt: &R, config: &DataServerConfig, superblock
     let container = find_container(disk, CONTAINER_NAME, &config.serving).await?;
     let container = container.ok_or_else(|| ServerError::Store("the container is not there".into()))?;
     let mut replay = Replay::new(rt.now());
-    let (journal, power_was_cut) = replay_journal(rt, &config.serving, &superblock, |found| replay.take(found)).await?;
+    let (journal, power_was_cut) = replay_journal(rt, &config.serving, &superblock, |found: Found<'_>| replay.take(found)).await?;
     let (table, removed) = replay.finish(power_was_cut, capacity_bytes(config.capacity_bytes))?;
 
     // From here on the next restart must come to the same result, whatever ends this life.

@@ -46,7 +46,7 @@ pub use error::JournalError;
 pub use features::StoreFeatures;
 pub use follow::{Followed, ReadPlace};
 pub use journal::Journal;
-pub use recover::{Found, Recovered};
+pub use recover::{Found, Recovered, TakesFound};
 pub use room::Room;
 pub use superblock::Superblock;
 pub use weft_store::Lsn;

@@ -22,6 +22,29 @@ pub enum Found<'a> {
     Journal(Lsn, &'a [u8]),
 }
 
+/// Takes what a recovery finds.
+pub trait TakesFound {
+    /// The next record.
+    ///
+    /// # Errors
+    /// It is not understood.
+    fn take(&mut self, found: Found<'_>) -> Result<(), Status>;
+
+    /// A segment of the journal ends: what records had in them for other files may go there.
+    ///
+    /// # Errors
+    /// The disk failed.
+    fn segment_ends(&mut self) -> impl Future<Output = Result<(), JournalError>> {
+        async { Ok(()) }
+    }
+}
+
+impl<F: FnMut(Found<'_>) -> Result<(), Status>> TakesFound for F {
+    fn take(&mut self, found: Found<'_>) -> Result<(), Status> {
+        self(found)
+    }
+}
+
 /// What recovery did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
@@ -37,24 +60,20 @@ pub struct Recovered {
 }
 
 impl<D: Disk> Journal<D> {
-    /// Reads the directory and hands every record to `take`, first those of the checkpoint, then
+    /// Reads the directory and hands every record to `taker`, first those of the checkpoint, then
     /// those of the journal in order. The journal goes on where it ends.
     ///
     /// # Errors
-    /// [`JournalError::Damaged`] if records that were promised to be there are not, or if `take`
+    /// [`JournalError::Damaged`] if records that were promised to be there are not, or if `taker`
     /// refuses one; [`JournalError::Disk`].
-    pub async fn recover(
-        disk: &D,
-        config: JournalConfig,
-        mut take: impl FnMut(Found<'_>) -> Result<(), Status>,
-    ) -> Result<(Journal<D>, Recovered), JournalError> {
+    pub async fn recover(disk: &D, config: JournalConfig, mut taker: impl TakesFound) -> Result<(Journal<D>, Recovered), JournalError> {
         let listed = disk.list().await.map_err(JournalError::during("list the server's directory"))?;
         if listed.iter().any(|name| name == names::CHECKPOINT_UNFINISHED) {
             let failed = JournalError::during("remove an unfinished checkpoint");
             disk.remove(names::CHECKPOINT_UNFINISHED).await.map_err(failed)?;
         }
         let (checkpoint, checkpoint_bytes) = match names::numbers(&listed, "checkpoint").last() {
-            Some(generation) => read_checkpoint(disk, *generation, &config, &mut take).await.map(|(end, bytes)| (Some(end), bytes))?,
+            Some(generation) => read_checkpoint(disk, *generation, &config, &mut taker).await.map(|(end, bytes)| (Some(end), bytes))?,
             None => (None, 0),
         };
         let start_lsn = checkpoint.map_or(Lsn::FIRST, |end| end.header.start_lsn);
@@ -76,11 +95,13 @@ impl<D: Disk> Journal<D> {
             let image = read_all(disk, segment.file, &name).await?;
             let records = replay.segment(segment.sequence, &image).map_err(damaged)?;
             for (lsn, record) in records {
-                take(Found::Journal(lsn, record))
+                taker
+                    .take(Found::Journal(lsn, record))
                     .map_err(|status| JournalError::Damaged(format!("record {lsn} in {name} is not understood: {status}")))?;
                 journal_records += 1;
                 bytes += record.len() as u64;
             }
+            taker.segment_ends().await?;
             if segment.header.is_some() {
                 newest_image = image;
             }
@@ -247,7 +268,7 @@ async fn read_checkpoint<D: Disk>(
     disk: &D,
     generation: u64,
     config: &JournalConfig,
-    take: &mut impl FnMut(Found<'_>) -> Result<(), Status>,
+    taker: &mut impl TakesFound,
 ) -> Result<(CheckpointEnd, u64), JournalError> {
     let name = names::checkpoint(generation);
     let failed = || JournalError::during(format!("read {name}"));
@@ -269,7 +290,7 @@ async fn read_checkpoint<D: Disk>(
                 return Err(damaged("it belongs to another server, file system or generation".into()));
             }
             for record in chunk.records() {
-                take(Found::Checkpoint(record)).map_err(|status| damaged(format!("a record is not understood: {status}")))?;
+                taker.take(Found::Checkpoint(record)).map_err(|status| damaged(format!("a record is not understood: {status}")))?;
             }
         }
     }

@@ -31,7 +31,7 @@ fn record(number: u64) -> Vec<u8> {
 /// Recovers and counts the records, which must come without gaps and unchanged.
 async fn recover(disk: &SimDisk, salt: u64, same_boot: bool) -> Result<(Journal<SimDisk>, u64), JournalError> {
     let mut count = 0;
-    let (journal, _) = Journal::recover(disk, JournalConfig { same_boot, ..config(salt) }, |found| {
+    let (journal, _) = Journal::recover(disk, JournalConfig { same_boot, ..config(salt) }, |found: Found<'_>| {
         let Found::Journal(lsn, bytes) = found else { panic!("there is no checkpoint") };
         count += 1;
         assert_eq!((lsn, bytes), (Lsn(count), &record(count)[..]));

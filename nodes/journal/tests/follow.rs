@@ -2,7 +2,7 @@
 //! over segments, restarts and checkpoints, or a word that it is there no more.
 
 use weft_base::{FsId, SECOND, ServerId};
-use weft_journal::{Checkpoint, Journal, JournalConfig, Lsn, ReadPlace};
+use weft_journal::{Checkpoint, Found, Journal, JournalConfig, Lsn, ReadPlace};
 use weft_rt::ServerRuntime;
 use weft_rt_sim::{NodeConfig, NodeId, Profile, Sim, SimDisk};
 
@@ -92,7 +92,8 @@ fn every_durable_record_is_read_once_and_in_order() {
     let place = flow.expect("it ends");
     // The place outlives the process.
     sim.block_on(node, 100 * SECOND, |rt| async move {
-        let (journal, _) = Journal::recover(rt.disk(), JournalConfig { same_boot: true, ..config(2) }, |_| Ok(())).await.unwrap();
+        let (journal, _) =
+            Journal::recover(rt.disk(), JournalConfig { same_boot: true, ..config(2) }, |_: Found<'_>| Ok(())).await.unwrap();
         let followed = journal.follow(Lsn(511), place).await.unwrap().unwrap();
         assert_eq!((followed.records.len(), followed.until), (0, Lsn(511)));
         assert_eq!(journal.follow(Lsn(509), place).await.unwrap().unwrap().until, Lsn(511), "a place behind the record is a hint");

@@ -58,7 +58,7 @@ type Contents = (Vec<u64>, Vec<u64>);
 
 async fn recover(disk: &SimDisk, salt: u64, same_boot: bool) -> Result<(Journal<SimDisk>, Recovered, Contents), JournalError> {
     let mut contents = Contents::default();
-    let (journal, recovered) = Journal::recover(disk, JournalConfig { same_boot, ..config(salt) }, |found| {
+    let (journal, recovered) = Journal::recover(disk, JournalConfig { same_boot, ..config(salt) }, |found: Found<'_>| {
         match found {
             Found::Checkpoint(bytes) => contents.0.push(number(bytes)),
             Found::Journal(lsn, bytes) => {
@@ -73,7 +73,7 @@ async fn recover(disk: &SimDisk, salt: u64, same_boot: bool) -> Result<(Journal<
 }
 
 /// The state of this test is the set of all numbers: a checkpoint holds them all.
-async fn checkpoint(journal: &Journal<SimDisk>) -> Result<(), JournalError> {
+async fn checkpoint(journal: &Journal<SimDisk>) -> Result<u64, JournalError> {
     let mut checkpoint = Checkpoint::begin(journal).await?;
     let last = journal.last_lsn().0;
     for number in 1..=last {
@@ -82,8 +82,7 @@ async fn checkpoint(journal: &Journal<SimDisk>) -> Result<(), JournalError> {
             checkpoint.flush().await?;
         }
     }
-    checkpoint.finish().await?;
-    Ok(())
+    checkpoint.finish().await
 }
 
 #[derive(Default)]
@@ -110,7 +109,7 @@ async fn live(rt: SimRt, seen: Rc<RefCell<Seen>>, power_was_cut: bool) {
     rt.spawn(async move {
         loop {
             clock.sleep_until(clock.now() + 3_000_000).await;
-            if background.bytes_since_checkpoint() > 3 * SEGMENT {
+            if background.is_long(3 * SEGMENT) {
                 checkpoint(&background).await.expect("the disk works");
             }
         }
@@ -171,6 +170,31 @@ fn what_is_promised_is_found_after_any_number_of_crashes_and_power_cuts() {
         // Segments are recycled, not piled up.
         assert!(sim.disk_files(node).len() < 25, "seed {seed}: {:?}", sim.disk_files(node));
     }
+}
+
+/// A checkpoint for each so many bytes, however large the state was, wrote far more than the journal.
+#[test]
+fn checkpoints_of_a_state_that_grows_write_no_more_than_twice_its_journal() {
+    let (sim, node) = world(3);
+    sim.block_on(node, 100 * SECOND, |rt| async move {
+        let journal = Journal::create(rt.disk(), config(3)).await.unwrap();
+        let (mut written, mut longest) = (0, 0);
+        for _ in 0..1000 {
+            journal.ensure_room().await.unwrap();
+            for _ in 0..20 {
+                journal.append(&record(journal.last_lsn().0 + 1));
+            }
+            journal.commit().await.unwrap();
+            longest = longest.max(journal.bytes_since_checkpoint());
+            if journal.is_long(SEGMENT) {
+                written += checkpoint(&journal).await.unwrap();
+            }
+        }
+        let all = journal.stats().bytes;
+        assert!(all > 20 * SEGMENT && written > all / 2 && written < 2 * all, "{written} bytes of checkpoints beside {all}");
+        assert!(longest > 4 * SEGMENT && longest < all, "a recovery replayed {longest}");
+    })
+    .unwrap();
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use weft_base::{FsId, SECOND, ServerId};
-use weft_journal::{Checkpoint, Journal, JournalConfig, JournalError, Room};
+use weft_journal::{Checkpoint, Found, Journal, JournalConfig, JournalError, Room};
 use weft_rt::ServerRuntime;
 use weft_rt_sim::{NodeConfig, Profile, Random, Sim, SimDisk};
 
@@ -123,7 +123,7 @@ fn what_fills_a_small_disk_can_be_removed_and_comes_back() {
             let (live, next) = state;
             let (seed, fills) = (random.draw(), random.between(1, 2));
             let life = sim.block_on(node, 10 * SECOND, async move |rt| {
-                let journal = Journal::recover(rt.disk(), config(), |_| Ok(())).await.unwrap().0;
+                let journal = Journal::recover(rt.disk(), config(), |_: Found<'_>| Ok(())).await.unwrap().0;
                 let (mut owner, mut random) = (Owner { journal, live, next, refused: 0 }, Random::new(seed));
                 for _ in 0..fills {
                     owner.remove(random.below(owner.live.len() as u64 + 1) as usize).await;

@@ -16,16 +16,16 @@ use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
 use weft_base::{Handle, MILLISECOND, Payload, Result, SECOND, Status};
+use weft_journal::{Found, JournalError, TakesFound};
 use weft_namespace::{ContentPlace, Inode, InodeFlags, MovePlan, Record, RequestContext, State, WaitingContent};
 use weft_rt::{Bulk, Disk, FileId, PeerId, ServerRuntime, join_all};
-use weft_serving::{ServerError, Service, find_container, make_container};
+use weft_serving::{ServerError, Service, ServingConfig, find_container, make_container};
 use weft_store::objects::{BLOCK_BYTES, CONTAINER_HEADER_BYTES};
 use weft_wire::ops::{
     FoundContent, LookupManyReply, LookupManyRequest, OpenReply, Piece, ReadInlineReply, ReadInlineRequest, WriteRequest,
 };
 use weft_wire::{BULK_BYTES_MAX, Header, Op, Rights, Wire};
 
-use crate::MetaServerConfig;
 use crate::container::Refused;
 use crate::engine::{Engine, Room};
 use crate::server::Server;
@@ -52,31 +52,66 @@ const LATE_COPIES_NS: u64 = 10 * SECOND;
 /// How long a data server may take to write a content, in nanoseconds.
 const COPY_NS: u64 = 5 * SECOND;
 
-type Recovered = std::result::Result<Option<FileId>, ServerError>;
+/// The container that an earlier life has left: its file, if there is one, and its blocks.
+pub(crate) struct FoundContainer(std::result::Result<Option<(FileId, u64)>, ServerError>);
 
-/// After a replay: opens the container, and writes into it what the journal has of it.
-pub(crate) async fn recover<R: ServerRuntime>(rt: &R, config: &MetaServerConfig, state: &mut State) -> Recovered {
-    let (disk, failed) = (rt.disk(), |error| ServerError::Disk("write contents", error));
-    let found = match find_container(disk, CONTENTS_NAME, &config.serving).await {
-        // Power was cut while it was made.
-        Err(ServerError::Store(_)) if state.keep_contents(0).is_ok() => None,
-        found => found?,
-    };
-    let bytes = match found {
-        Some(file) => disk.len(file).await.map_err(failed)?,
-        None => 0,
-    };
-    let refused = |handle| ServerError::Store(format!("blocks of the content of {handle} have two owners, or are not in {CONTENTS_NAME}"));
-    state.keep_contents(bytes / BLOCK_BYTES).map_err(refused)?;
-    let mut from = 0;
-    loop {
-        let waiting = state.contents_waiting(from, WRITES_MAX);
-        let (Some(last), Some(file)) = (waiting.last(), found) else { break };
-        from = last.number + 1;
-        write(disk, file, &waiting).await.map_err(failed)?;
-        state.contents_stored(waiting.iter().map(|content| content.number));
+impl FoundContainer {
+    pub(crate) async fn find<D: Disk>(disk: &D, config: &ServingConfig) -> FoundContainer {
+        let find = async || match find_container(disk, CONTENTS_NAME, config).await? {
+            Some(file) => {
+                let bytes = disk.len(file).await.map_err(|error| ServerError::Disk("look at the container", error))?;
+                Ok(Some((file, bytes / BLOCK_BYTES)))
+            }
+            None => Ok(None),
+        };
+        FoundContainer(find().await)
     }
-    Ok(found)
+
+    /// After a replay.
+    ///
+    /// # Errors
+    /// It cannot be read, and contents are in it; contents that are not where they should be.
+    pub(crate) fn kept_by(self, state: &mut State) -> std::result::Result<Option<FileId>, ServerError> {
+        let found = match self.0 {
+            // Power was cut while it was made.
+            Err(ServerError::Store(_)) if state.keep_contents(0).is_ok() => None,
+            found => found?,
+        };
+        let refused =
+            |handle| ServerError::Store(format!("blocks of the content of {handle} have two owners, or are not in {CONTENTS_NAME}"));
+        state.keep_contents(found.map_or(0, |(_, blocks)| blocks)).map_err(refused)?;
+        Ok(found.map(|(file, _)| file))
+    }
+}
+
+/// What a replay makes of the records that it finds.
+pub(crate) struct Replay<'a, D> {
+    pub(crate) disk: &'a D,
+    pub(crate) container: &'a FoundContainer,
+    pub(crate) state: &'a mut State,
+}
+
+impl<D: Disk> TakesFound for Replay<'_, D> {
+    fn take(&mut self, found: Found<'_>) -> Result<()> {
+        let (Found::Checkpoint(bytes) | Found::Journal(_, bytes)) = found;
+        self.state.apply(&mut Record::decode(bytes.to_vec().into())?);
+        Ok(())
+    }
+
+    /// Contents go into the container segment by segment: those of a long journal would fill the
+    /// memory. A block that had another owner later has its content from further behind.
+    async fn segment_ends(&mut self) -> std::result::Result<(), JournalError> {
+        let Ok(Some((file, blocks))) = self.container.0 else { return Ok(()) };
+        let mut from = 0;
+        loop {
+            let mut waiting = self.state.contents_waiting(from, WRITES_MAX);
+            let Some(last) = waiting.last() else { return Ok(()) };
+            from = last.number + 1;
+            waiting.retain(|content| content.run.end() <= blocks);
+            write(self.disk, file, &waiting).await.map_err(JournalError::during("write contents"))?;
+            self.state.contents_stored(waiting.iter().map(|content| content.number));
+        }
+    }
 }
 
 /// Writes contents; those of neighbouring blocks together.

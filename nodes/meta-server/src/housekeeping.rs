@@ -73,9 +73,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// little.
     fn look_after_journal(self: &Rc<Self>) {
         let is_due = |journal: &Journal<E::Disk>| {
-            let is_long = journal.bytes_since_checkpoint() >= self.config.serving.checkpoint_bytes;
             let may_gain = || journal.may_gain_room() && self.rt.now() >= self.background.room_next.get();
-            is_long || journal.wants_room() || may_gain()
+            journal.is_long(self.config.serving.checkpoint_bytes) || journal.wants_room() || may_gain()
         };
         if let Some(journal) = self.engine.journal()
             && is_due(journal)

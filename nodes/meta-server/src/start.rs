@@ -1,7 +1,7 @@
 //! Starting: format or recover, then serve.
 
 use weft_base::{ServerId, ServerRole};
-use weft_journal::{Found, Superblock};
+use weft_journal::Superblock;
 use weft_layout::INLINE_BYTES_MAX;
 use weft_namespace::{Change, Record, Settings, State, encode};
 use weft_rt::{Disk, ServerRuntime};
@@ -9,7 +9,7 @@ use weft_serving::{Life, begin_life, find_store, make_journal, make_superblock, 
 use weft_wire::NameKey;
 
 use crate::container::Contents;
-use crate::contents;
+use crate::contents::{FoundContainer, Replay};
 use crate::engine::{Engine as KeepsRecords, JournalEngine, MemoryEngine, Plan, RowEngine};
 use crate::server::Server;
 use crate::{Engine, MetaServerConfig, ServerError};
@@ -39,15 +39,11 @@ pub async fn run<R: ServerRuntime>(rt: R, mut config: MetaServerConfig) -> Resul
         }
         Engine::Journal => {
             let superblock = find_or_format(&rt, &config).await?;
-            let (journal, power_was_cut) = replay_journal(&rt, &config.serving, &superblock, |found| {
-                let (Found::Checkpoint(bytes) | Found::Journal(_, bytes)) = found;
-                let mut record = Record::decode(bytes.to_vec().into())?;
-                state.apply(&mut record);
-                Ok(())
-            })
-            .await?;
+            let container = FoundContainer::find(rt.disk(), &config.serving).await;
+            let replay = Replay { disk: rt.disk(), container: &container, state: &mut state };
+            let (journal, power_was_cut) = replay_journal(&rt, &config.serving, &superblock, replay).await?;
             let engine = JournalEngine::new(journal, &config);
-            let contents = contents::recover(&rt, &config, &mut state).await?;
+            let contents = container.kept_by(&mut state)?;
             let life = begin(&rt, superblock, power_was_cut, &engine, &mut state).await?;
             serve(rt, engine, config, life, state, Contents::new(contents)).await
         }

@@ -36,7 +36,8 @@ pub struct ServingConfig {
     pub batch_interval_ns: u64,
     /// Bytes of a journal segment, at least 4 MiB in production; the records of a batch fit one.
     pub journal_segment_bytes: u64,
-    /// A checkpoint is begun when the journal since the last one has so many bytes.
+    /// A checkpoint is begun when the journal since the last one has so many bytes, and as many as
+    /// that one.
     pub checkpoint_bytes: u64,
     /// What the process around it does for it.
     pub process: Process,

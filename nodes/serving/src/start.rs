@@ -6,8 +6,7 @@
 //! ```
 //! A superblock is written last: without it everything that is there can be made again.
 
-use weft_base::Result as Replayed;
-use weft_journal::{Found, Journal, Superblock};
+use weft_journal::{Journal, Superblock, TakesFound};
 use weft_rt::{Disk, ServerRuntime};
 
 use crate::{Durability, ServerError, ServingConfig, first_map};
@@ -85,19 +84,19 @@ pub async fn make_superblock<R: ServerRuntime>(rt: &R, config: &ServingConfig, b
     Ok(superblock)
 }
 
-/// The journal of the store, after `take` has heard of everything in it; and whether power was cut
+/// The journal of the store, after `taker` has taken everything in it; and whether power was cut
 /// since the last start.
 ///
 /// # Errors
-/// [`ServerError::Journal`]: it cannot be trusted, or `take` refuses what is in it.
+/// [`ServerError::Journal`]: it cannot be trusted, or `taker` refuses what is in it.
 pub async fn replay_journal<R: ServerRuntime>(
     rt: &R,
     config: &ServingConfig,
     superblock: &Superblock,
-    take: impl FnMut(Found<'_>) -> Replayed<()>,
+    taker: impl TakesFound,
 ) -> Result<(Journal<R::Disk>, bool), ServerError> {
     let same_boot = superblock.boot_id == rt.disk().boot_id();
-    let (journal, _) = Journal::recover(rt.disk(), config.journal(rt.random(), same_boot), take).await?;
+    let (journal, _) = Journal::recover(rt.disk(), config.journal(rt.random(), same_boot), taker).await?;
     Ok((journal, !same_boot))
 }
 

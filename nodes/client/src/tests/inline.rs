@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, Handle, Payload, ROOT_HANDLE, Status};
+use weft_base::{Attr, Credentials, Handle, Payload, ROOT_HANDLE, SECOND, Status};
 use weft_meta_server::Durability;
 use weft_rt::{Bulk, Runtime};
 use weft_wire::{Op, Rights};
@@ -190,15 +190,21 @@ fn clients_that_know_no_contents_read_the_same_bytes() {
     assert_eq!(read(&world, &client, handle), b"some bytes");
 }
 
+/// Several segments of the journal have contents, in blocks that had others before.
 #[test]
 fn contents_survive_the_server() {
     let world = world("16384");
     let client = world.client(1);
-    let contents: Vec<Vec<u8>> = (0..40).map(|number| content(number, 400 * number as usize)).collect();
-    let names: Vec<String> = (0..contents.len()).map(|number| format!("f{number}")).collect();
-    for (name, content) in names.iter().zip(&contents) {
-        put(&world, &client, name, b"a first content");
-        put(&world, &client, name, content);
+    let of_round = |round: u64| (0..40).map(|number| content(number + round, 400 * ((number * 7 + round * 13) % 40) as usize)).collect();
+    let names: Vec<String> = (0..40).map(|number| format!("f{number}")).collect();
+    let mut contents: Vec<Vec<u8>> = Vec::new();
+    for round in 0..5 {
+        contents = of_round(round);
+        for (name, content) in names.iter().zip(&contents) {
+            put(&world, &client, name, content);
+        }
+        // What was freed may be used again.
+        world.run(world.sleep_until(world.now() + SECOND));
     }
     let handle = put(&world, &client, "out", b"bytes").handle;
     let (_, file) = world.run(client.open(&ROOT, handle, Rights::WRITE, false)).expect("it opens");

@@ -373,6 +373,14 @@ impl<D: Disk> Journal<D> {
         self.inner.borrow().bytes_since_checkpoint
     }
 
+    /// True if that is much: as long as the newest checkpoint, and `least_bytes` at least. So over
+    /// the life of a server its checkpoints are as many bytes as its journal, however large the
+    /// state grows, and a recovery replays no more than it reads of the checkpoint.
+    pub fn is_long(&self, least_bytes: u64) -> bool {
+        let inner = self.inner.borrow();
+        inner.bytes_since_checkpoint >= least_bytes.max(inner.room.state_bytes)
+    }
+
     pub(crate) fn identity(&self) -> (FsId, ServerId) {
         let inner = self.inner.borrow();
         (inner.config.fs_id, inner.config.server)
