@@ -47,20 +47,24 @@ impl State {
         let must_own = must_own_entries(who, inode);
         let mut slice = Slice { dir: at.dir, who, must_own, now: cx.now, linked: BTreeMap::new() };
         let most = (*entries_max as usize).clamp(1, REMOVALS_MAX);
-        let (mut seen, mut last) = (0, *cookie);
+        let mut entries: Vec<&Entry> = Vec::with_capacity(most);
+        let mut last = *cookie;
         for (hash, group) in directory.after(*cookie).take_while(|(hash, _)| *hash <= end) {
-            if seen > 0 && seen + group.len() > most {
+            if !entries.is_empty() && entries.len() + group.len() > most {
                 reply.until = last;
                 break;
             }
-            (seen, last) = (seen + group.len(), hash);
-            for entry in group {
-                let removed = self.remove_one(&mut slice, entry, record);
-                match (removed, entry.kind) {
-                    (Ok(()), FileKind::Directory) => reply.directories += 1,
-                    (Ok(()), _) => reply.files += 1,
-                    (Err(why), _) => reply.left.push(left(entry, why)),
-                }
+            entries.extend(group);
+            last = hash;
+        }
+        // One piece of memory for all names, which everything that follows shares.
+        let mut names = Bytes::from(entries.iter().flat_map(|entry| entry.name.iter().copied()).collect::<Vec<u8>>());
+        for entry in entries {
+            let name = names.split_to(entry.name.len());
+            match (self.remove_one(&mut slice, entry, &name, record), entry.kind) {
+                (Ok(()), FileKind::Directory) => reply.directories += 1,
+                (Ok(()), _) => reply.files += 1,
+                (Err(why), _) => reply.left.push(LeftEntry { name, handle: entry.handle, kind: entry.kind, why: why.code() }),
             }
         }
         for (handle, names) in slice.linked {
@@ -76,20 +80,20 @@ impl State {
         Ok(reply)
     }
 
-    fn remove_one(&self, slice: &mut Slice<'_>, entry: &Entry, record: &mut Record) -> Result<()> {
-        let Entry { handle, kind, ref name } = *entry;
+    fn remove_one(&self, slice: &mut Slice<'_>, entry: &Entry, name: &Bytes, record: &mut Record) -> Result<()> {
+        let Entry { handle, kind, .. } = *entry;
         if handle.server() != self.settings.server {
             return Err(Status::WrongServer);
         }
         if kind == FileKind::Directory && self.is_delegated_elsewhere(None, handle) {
             return Err(Status::Busy);
         }
-        let (dir, name) = (slice.dir, Bytes::copy_from_slice(name));
+        let dir = slice.dir;
         let parts = removal(dir, name.clone(), (handle, kind), slice.must_own);
         // No transaction has this number.
         let tx = TxId { coordinator: self.settings.server, number: 0 };
         self.prepare_parts(tx, None, &parts, slice.who, Status::Busy)?;
-        record.changes.push(Change::DeleteEntry { dir, name });
+        record.changes.push(Change::DeleteEntry { dir, name: name.clone() });
         match self.inode(handle)? {
             _ if kind == FileKind::Directory => self.remove_directory(handle, record),
             inode if inode.nlink <= 1 => record.changes.push(self.change_links(handle, inode, -1, slice.now)),
@@ -97,8 +101,4 @@ impl State {
         }
         Ok(())
     }
-}
-
-fn left(entry: &Entry, why: Status) -> LeftEntry {
-    LeftEntry { name: Bytes::copy_from_slice(&entry.name), handle: entry.handle, kind: entry.kind, why: why.code() }
 }
