@@ -18,6 +18,8 @@ use clap::Parser;
 
 /// How the operating system says that a process may open no more.
 const TOO_FEW: &str = "Too many open files (os error 24)";
+/// What helps.
+const MORE: &str = "this process needs more: raise the limit (`ulimit -n`)";
 
 fn main() -> ExitCode {
     weft_rt_real::outlive_the_file_size_limit();
@@ -52,8 +54,9 @@ fn reader_has_gone(error: &anyhow::Error) -> bool {
 fn error_text(error: &anyhow::Error) -> String {
     let causes = error.chain().skip(1).filter(|cause| cause.downcast_ref::<weft_client::Error>().is_none());
     let text = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
-    // Also where it is the reason that no server can be reached.
-    if text.contains(TOO_FEW) { format!("{text}; this process needs more: raise the limit (`ulimit -n`)") } else { text }
+    // Also where it is the reason that no server can be reached. A process that was started for
+    // this one has said it already.
+    if text.contains(TOO_FEW) && !text.contains(MORE) { format!("{text}; {MORE}") } else { text }
 }
 
 /// The same in one line, for a process that waits for one. Logs and helpers have several.

@@ -185,6 +185,33 @@ fn a_job_in_a_file_system_that_stays() {
     }
 }
 
+/// In namespaces of their own both have a mount there, and what the first made takes the mount of
+/// the second along when it is removed.
+#[test]
+fn a_job_leaves_another_one_the_mount_point_that_it_made() {
+    if !available("a_job_leaves_another_one_the_mount_point_that_it_made", &[Need::Fuse]) {
+        return;
+    }
+    let jobs = Jobs::new();
+    let at = jobs.0.path("at");
+    let job = |script: &str| {
+        let mut job = weft();
+        job.args(["run", "--ephemeral", "--data", "1", "--scratch"]).arg(jobs.scratch()).arg("--at").arg(&at);
+        job.args(["--", "sh", "-euc", script]).current_dir(jobs.0.path("")).stdin(Stdio::null());
+        job
+    };
+    let waits = |word: &str, other: &str| format!("touch {word}; while ! test -e {other}; do sleep 0.05; done");
+    let mut first = job(&waits("first", "second")).spawn().unwrap();
+    wait_until("the first command", PATIENCE, || jobs.0.path("first").exists());
+    let second = format!("echo kept > $WEFT_MOUNT/file; {}; cat $WEFT_MOUNT/file > read", waits("second", "over"));
+    let mut second = job(&second).spawn().unwrap();
+    assert!(first.wait().unwrap().success());
+    fs::write(jobs.0.path("over"), "").unwrap();
+    assert!(second.wait().unwrap().success());
+    assert_eq!(fs::read_to_string(jobs.0.path("read")).unwrap(), "kept\n");
+    jobs.check_gone();
+}
+
 /// A plain user: `nobody` in a mount namespace whose `/dev/fuse` everybody may open, as most
 /// machines have it.
 struct PlainUser {

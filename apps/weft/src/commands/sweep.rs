@@ -1,11 +1,11 @@
 //! `weft sweep`, which only `weft run` calls: clears up after it, however it ended.
 
-use std::fs;
-use std::io::Read;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use weft_host::config::Config;
@@ -17,12 +17,17 @@ use super::down;
 /// How long something may still be in the way: a mount process that ends, a `weft up` that starts
 /// servers.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a mount point that seems to be in another's hands may be just on its way: removed by a
+/// sweeper, or given up by a `weft run` that was killed.
+const HANDS: Duration = Duration::from_millis(500);
 
 /// The folder of one `weft run`, and the process that removes it.
 #[derive(Debug)]
 pub struct Scratch {
     home: PathBuf,
     sweeper: Child,
+    /// The mount point, with a shared lock: other jobs may use it, and no sweeper removes it.
+    held: Option<File>,
 }
 
 impl Scratch {
@@ -39,7 +44,7 @@ impl Scratch {
         command.arg("sweep").arg(home.path()).stdin(Stdio::piped()).stdout(Stdio::null()).current_dir("/");
         let sweeper = command.spawn().context("cannot start the process that clears up")?;
         // From here on it is removed by the sweeper: never all of it, a mount may be in it.
-        Ok(Scratch { home: home.keep(), sweeper })
+        Ok(Scratch { home: home.keep(), sweeper, held: None })
     }
 
     /// The folder.
@@ -56,23 +61,30 @@ impl Scratch {
     ///
     /// # Errors
     /// Of the disk.
-    pub fn own_mount_point(&self) -> Result<PathBuf> {
+    pub fn own_mount_point(&mut self) -> Result<PathBuf> {
         self.mount_point(&self.home.join("mnt"))
     }
 
-    /// A mount point that somebody named; what has to be made for it is removed again.
+    /// A mount point that somebody named; what has to be made for it is removed again, unless
+    /// another job uses it then.
     ///
     /// # Errors
     /// Of the disk.
-    pub fn mount_point(&self, at: &Path) -> Result<PathBuf> {
+    pub fn mount_point(&mut self, at: &Path) -> Result<PathBuf> {
         let at = std::path::absolute(at)?;
-        if let Err(error) = fs::DirBuilder::new().mode(0o700).create(&at) {
-            if error.kind() != std::io::ErrorKind::AlreadyExists {
-                return Err(error).with_context(|| format!("cannot make the mount point {}", at.display()));
+        process::wait_until(HANDS, || {
+            match fs::DirBuilder::new().mode(0o700).create(&at) {
+                Ok(()) => std::os::unix::fs::symlink(&at, self.home.join("made")).context("cannot note which mount point was made")?,
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error).with_context(|| format!("cannot make the mount point {}", at.display())),
             }
-        } else {
-            std::os::unix::fs::symlink(&at, self.home.join("made")).context("cannot note which mount point was made")?;
-        }
+            self.held = match hold(&at) {
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::WouldBlock) => return Ok(false),
+                // Where there are no locks it is as good as it can be.
+                held => held.ok(),
+            };
+            Ok(true)
+        })?;
         Ok(mounts::resolve(&at))
     }
 
@@ -81,6 +93,7 @@ impl Scratch {
     /// # Errors
     /// If something could not be removed; the sweeper has said what.
     pub fn end(mut self) -> Result<()> {
+        drop(self.held.take());
         drop(self.sweeper.stdin.take());
         if !self.sweeper.wait()?.success() {
             bail!("{} could not be cleared up", self.home.display());
@@ -115,14 +128,22 @@ impl Args {
         for path in [state.clone(), self.home.join("job.sock")] {
             let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
             if let Err(error) = removed
-                && error.kind() != std::io::ErrorKind::NotFound
+                && error.kind() != ErrorKind::NotFound
             {
                 return Err(error).with_context(|| format!("cannot remove {}", path.display()));
             }
         }
         if let Ok(made) = fs::read_link(self.home.join("made")) {
-            // Only an empty folder, and only when the mount has gone from it.
-            process::wait_until(PATIENCE, || Ok(!is_busy(fs::remove_dir(&made))))?;
+            // Only an empty folder, and only when the mount has gone from it, and no other job has
+            // one there: in a namespace of its own that would go with the folder.
+            let begun = Instant::now();
+            process::wait_until(PATIENCE, || {
+                Ok(match remove_unless_held(&made).map_err(|error| error.kind()) {
+                    Err(ErrorKind::ResourceBusy) => false,
+                    Err(ErrorKind::WouldBlock) => begun.elapsed() >= HANDS,
+                    _ => true,
+                })
+            })?;
             let _ = fs::remove_file(self.home.join("made"));
         }
         fs::remove_dir(&self.home).with_context(|| format!("cannot remove {}", self.home.display()))?;
@@ -130,8 +151,20 @@ impl Args {
     }
 }
 
-fn is_busy(removed: std::io::Result<()>) -> bool {
-    removed.is_err_and(|error| error.kind() == std::io::ErrorKind::ResourceBusy)
+/// Takes a shared lock on a mount point. `NotFound`, `WouldBlock`: a sweeper is just removing it.
+fn hold(at: &Path) -> io::Result<File> {
+    let held = File::open(at)?;
+    held.try_lock_shared()?;
+    if held.metadata()?.nlink() == 0 { Err(ErrorKind::NotFound.into()) } else { Ok(held) }
+}
+
+/// Removes a mount point. `WouldBlock`: a job uses it.
+fn remove_unless_held(at: &Path) -> io::Result<()> {
+    let held = File::open(at);
+    if let Ok(Err(TryLockError::WouldBlock)) = held.as_ref().map(File::try_lock) {
+        return Err(ErrorKind::WouldBlock.into());
+    }
+    fs::remove_dir(at)
 }
 
 /// Stops the servers of a file system, if there is one.
