@@ -92,6 +92,10 @@ impl<D: Disk> Journal<D> {
             // What a crash left in the page cache must be on the disk before anything may follow
             // it.
             disk.sync(segment.file).await.map_err(JournalError::during(format!("sync {name}")))?;
+            // One image at a time: a server may have little more memory than it serves with.
+            if segment.header.is_some() {
+                newest_image = bytes::Bytes::new();
+            }
             let image = read_all(disk, segment.file, &name).await?;
             let records = replay.segment(segment.sequence, &image).map_err(damaged)?;
             for (lsn, record) in records {

@@ -27,6 +27,11 @@ fn class_of(len: usize) -> Option<usize> {
     (bits <= CLASS_LAST).then(|| (bits - CLASS_FIRST) as usize)
 }
 
+/// True if buffers of this size are not kept.
+pub(crate) fn is_beyond(len: usize) -> bool {
+    class_of(len).is_none()
+}
+
 /// `None` in a child process in which the lock may be that of a thread that it does not have.
 fn pool() -> Option<MutexGuard<'static, Pool>> {
     match sys::forks() {

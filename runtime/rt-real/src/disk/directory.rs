@@ -195,6 +195,12 @@ impl Disk for DirDisk {
             let read = self.0.offload.run(move || direct::read(open.direct(), offset, len as usize));
             return read.await.map(Payload::Real).map_err(disk_error);
         }
+        // The heap of the C library keeps much of what it once had in pieces of this size.
+        if pool::is_beyond(len as usize)
+            && let Ok((memory, _)) = Memory::create(len as usize)
+        {
+            return self.read_shared(file, &[(offset, len)], &Arc::new(memory), 0);
+        }
         self.with_file(file, |file| {
             let mut buffer = pool::take(len as usize);
             while (buffer.0.len() as u64) < len {

@@ -148,3 +148,28 @@ fn what_is_stored_is_nobody_elses() {
     let mode = std::fs::metadata(directory.path().join("file")).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
+
+/// The second piece would come from the heap of the C library, which has learned of this size by
+/// the first, and keeps it.
+#[test]
+fn memory_of_large_reads_is_given_back() {
+    const LARGE: u64 = 16 << 20;
+    let resident_kib = || {
+        let status = std::fs::read_to_string("/proc/self/status").expect("readable");
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        field("RssAnon:").expect("given") + field("RssShmem:").expect("given")
+    };
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let disk = DirDisk::open(directory.path()).expect("it is free");
+    run(async {
+        let file = disk.open("file", true).await.expect("created");
+        disk.write(file, LARGE - 3, b"end".to_vec().into()).await.expect("written");
+        let before = resident_kib();
+        for _ in 0..3 {
+            let read = disk.read(file, 0, LARGE + 9).await.expect("read").to_bytes();
+            assert_eq!((read.len() as u64, &read[read.len() - 4..]), (LARGE, &b"\0end"[..]));
+        }
+        let kept = resident_kib().saturating_sub(before);
+        assert!(kept < LARGE / 2 / 1024, "{kept} KiB are kept");
+    });
+}
