@@ -25,14 +25,15 @@ test: deps
 deps:
 	@scripts/install-deps.sh
 
+TARGET = $(or $(CARGO_TARGET_DIR),target)
 wheel:
 	cargo build --locked --profile dist -p weft-python
-	@python3 gateways/python/wheel.py target/dist/libweft_python.so target/wheels
+	@python3 gateways/python/wheel.py $(TARGET)/dist/libweft_python.so $(TARGET)/wheels
 
 PREFIX ?= /usr/local
 install-library:
 	cargo build --locked --profile dist -p weft-capi -p weft-preload
-	@scripts/install-library.sh target/dist $(PREFIX) $(DESTDIR)
+	@scripts/install-library.sh $(TARGET)/dist $(PREFIX) $(DESTDIR)
 
 MPICC ?= mpicc
 install-mpiio: install-library

@@ -9,10 +9,13 @@ cd "$(dirname "$0")/.."
 PATH="$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin"
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 target="${CARGO_TARGET_DIR:-target}"
-out="$target/packages"
+packages="$target/packages"
+# What was not finished is none, and never beside what an earlier run made.
+out="$packages.new"
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" "$out"' EXIT
 export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}"
+rm -rf "$out"
 mkdir -p "$out"
 
 musl=x86_64-unknown-linux-musl
@@ -68,10 +71,7 @@ Description: parallel file system and its own performance laboratory
  explaining are one program.
 TEXT
 chmod -R u=rwX,go=rX "$root"
-# A package that was not finished is none.
-deb="$out/weft_${version}_$machine.deb"
-dpkg-deb --root-owner-group -Zxz --build "$root" "$deb.new" >/dev/null
-mv "$deb.new" "$deb"
+dpkg-deb --root-owner-group -Zxz --build "$root" "$out/weft_${version}_$machine.deb" >/dev/null
 
 # The image: one layer with one file, in the layout of the Open Container Initiative.
 image="$work/image" layer="$work/layer"
@@ -97,6 +97,8 @@ printf '{"schemaVersion":2,"manifests":[{%s,"annotations":{"org.opencontainers.i
 printf '{"imageLayoutVersion":"1.0.0"}' >"$image/oci-layout"
 pack "$image" "$out/weft-$version-$machine.oci.tar"
 
-wheels=("$target"/wheels/*.whl)
+wheels=("$target"/wheels/"weft-$version"-*.whl)
 [ ! -e "${wheels[0]}" ] || cp "${wheels[@]}" "$out"
-ls -l "$out"
+rm -rf "$packages"
+mv "$out" "$packages"
+ls -l "$packages"
