@@ -1,6 +1,6 @@
 //! Two clients that go on while servers, networks and gateways fail, as the kernels of clients do:
 //! they ask again for what was not answered, at another gateway if theirs has stopped, and write
-//! again what may be lost by the verifiers of its writes.
+//! again what may be lost by the verifiers of its writes. Programs lock the files meanwhile.
 //!
 //! `WEFT_NFS_SEEDS=100..200` runs other seeds.
 
@@ -13,6 +13,9 @@ use weft_wire::Rights;
 
 use super::world::{Fh, Outcome, User, World, size};
 use crate::types::NfsStatus;
+
+mod believed;
+use believed::Believed;
 
 const LATER: u32 = NfsStatus::LATER.0;
 const NOT_FOUND: u32 = NfsStatus::NOT_FOUND.0;
@@ -41,6 +44,7 @@ struct History<'a> {
     users: [User<'a>; 2],
     dirs: [Fh; 2],
     files: BTreeMap<Place, File>,
+    locks: Believed<'a>,
     seed: u64,
 }
 
@@ -60,27 +64,25 @@ fn insist<T>(user: &User<'_>, call: impl Fn(&User<'_>) -> Outcome<T>) -> (Outcom
     }
 }
 
+/// Something fails now or soon.
+pub(super) fn fail_somewhere(world: &World, random: &mut Random, users: &[User<'_>; 2]) {
+    let node = *random.pick(&world.servers()).expect("there are servers");
+    let (down_ns, steps) = (random.below(2 * SECOND), random.below(40));
+    let gate = users[random.below(2) as usize].gate().node;
+    match random.below(8) {
+        0 => world.strike(node, steps, Fault::Crash { node, down_ns }),
+        1 | 2 => world.strike(node, steps, Fault::PowerCut { node, down_ns }),
+        3 | 4 => world.strike(gate, 1 + steps, Fault::Crash { node: gate, down_ns: 1 << 60 }),
+        5 => world.strike(node, steps, Fault::Pause { node, ns: down_ns * 2 }),
+        6 => world.strike(node, 0, Fault::BreakConnections { node }),
+        _ => world.strike(node, 0, Fault::Messages { faults: MessageFaults::BAD, ns: 2 * SECOND }),
+    }
+}
+
 impl History<'_> {
     #[track_caller]
     fn must<T>(&self, user: &User<'_>, what: &str, call: impl Fn(&User<'_>) -> Outcome<T>) -> T {
         insist(user, call).0.unwrap_or_else(|status| panic!("{what}: {status}, seed {}", self.seed))
-    }
-
-    fn fail_somewhere(&mut self) {
-        let nodes = self.world.servers();
-        let random = &mut self.random;
-        let node = *random.pick(&nodes).expect("there are servers");
-        let (down_ns, steps) = (random.below(2 * SECOND), random.below(40));
-        let gate = self.users[random.below(2) as usize].gate().node;
-        match random.below(8) {
-            0 => self.world.strike(node, steps, Fault::Crash { node, down_ns }),
-            1 | 2 => self.world.strike(node, steps, Fault::PowerCut { node, down_ns }),
-            3 | 4 => self.world.strike(gate, 1 + steps, Fault::Crash { node: gate, down_ns: 1 << 60 }),
-            5 => self.world.strike(node, steps, Fault::Pause { node, ns: down_ns * 2 }),
-            6 => self.world.strike(node, 0, Fault::BreakConnections { node }),
-            _ => self.world.strike(node, 0, Fault::Messages { faults: MessageFaults::BAD, ns: 2 * SECOND }),
-        }
-        self.files.values_mut().for_each(|file| file.is_unsure = true);
     }
 
     /// Brings everything of a file to stable storage.
@@ -137,9 +139,16 @@ impl History<'_> {
         }
     }
 
+    fn gone(&mut self, place: Place) {
+        if let Some(file) = self.files.remove(&place) {
+            self.locks.forget(&file.fh);
+        }
+    }
+
     fn step(&mut self) {
         if self.random.below(6) == 0 {
-            self.fail_somewhere();
+            fail_somewhere(self.world, &mut self.random, &self.users);
+            self.files.values_mut().for_each(|file| file.is_unsure = true);
         }
         let user = self.users[self.random.below(2) as usize].clone();
         let place: Place = (self.random.below(2) as usize, self.random.below(NAMES));
@@ -152,7 +161,7 @@ impl History<'_> {
                     (Ok(()), _) | (Err(NOT_FOUND), true) => {}
                     (outcome, _) => panic!("REMOVE: {outcome:?}, seed {}", self.seed),
                 }
-                self.files.remove(&place);
+                self.gone(place);
             }
             (3, Some(file)) => {
                 let to: Place = (self.random.below(2) as usize, self.random.below(NAMES));
@@ -162,6 +171,7 @@ impl History<'_> {
                     (outcome, _) => panic!("RENAME: {outcome:?}, seed {}", self.seed),
                 }
                 self.files.remove(&place);
+                self.gone(to);
                 self.files.insert(to, file);
             }
             (4, Some(_)) => {
@@ -186,6 +196,10 @@ impl History<'_> {
                 self.files.insert(place, file);
             }
             _ => self.check(&user, place),
+        }
+        self.locks.notice();
+        if let Some(file) = self.files.get(&place).filter(|_| !self.seed.is_multiple_of(4)) {
+            (0..self.random.below(8)).for_each(|_| self.locks.step(&file.fh, &mut self.random));
         }
         if self.random.below(3) == 0 {
             let other = self.users[self.random.below(2) as usize].clone();
@@ -214,12 +228,15 @@ impl History<'_> {
 
 fn run(seed: u64) {
     let world = World::of(seed, 1 + (seed % 2) as u16, 3);
+    if seed % 8 > 5 {
+        world.spreads_directories();
+    }
     let gate = || world.gateway_that_warns(&["/:no_root_squash"], Box::new(|_| {}));
     let users = [world.user(&gate(), 0), world.user(&gate(), 0)];
     let root = users[0].mount("/").unwrap();
     let sub = users[1].mkdir(&root, "dir", 0o755).unwrap();
-    let random = world.random();
-    let mut history = History { world: &world, random, users, dirs: [root, sub], files: BTreeMap::new(), seed };
+    let (random, locks) = (world.random(), Believed::new(&world, &users, gate(), seed));
+    let mut history = History { world: &world, random, users, dirs: [root, sub], files: BTreeMap::new(), locks, seed };
     (0..STEPS).for_each(|_| history.step());
     world.go_on();
     world.pass(60 * SECOND);
@@ -228,6 +245,8 @@ fn run(seed: u64) {
         history.commit(&user, place);
         history.check(&user, place);
     }
+    let files: Vec<_> = history.files.values().map(|file| file.fh.clone()).collect();
+    history.locks.end(&files);
 }
 
 #[test]

@@ -18,17 +18,18 @@ const DENIED: u32 = NlmStatus::DENIED.0;
 const NO_ROOM: u32 = NlmStatus::NO_ROOM.0;
 const BLOCKED: u32 = NlmStatus::BLOCKED.0;
 const DEADLOCK: u32 = NlmStatus::DEADLOCK.0;
+const LATER: u32 = NlmStatus::LATER.0;
 const STALE: u32 = NlmStatus::STALE.0;
 const FAILED: u32 = NlmStatus::FAILED.0;
 
 /// A program on a client machine, and the file that it locks.
 #[derive(Clone)]
-struct Program<'a> {
-    user: User<'a>,
-    name: &'static str,
-    svid: u32,
-    state: u32,
-    file: Fh,
+pub(super) struct Program<'a> {
+    pub user: User<'a>,
+    pub name: &'static str,
+    pub svid: u32,
+    pub state: u32,
+    pub file: Fh,
 }
 
 /// Offset and length.
@@ -55,7 +56,7 @@ impl<'a> Program<'a> {
         results.u32().unwrap()
     }
 
-    fn ask(&self, waits: bool, is_exclusive: bool, range: Range) -> u32 {
+    pub fn ask(&self, waits: bool, is_exclusive: bool, range: Range) -> u32 {
         self.status(2, |out| {
             out.bool(waits).bool(is_exclusive);
             self.put(out, range);
@@ -64,7 +65,7 @@ impl<'a> Program<'a> {
     }
 
     /// LOCK, exclusive and not to be waited for.
-    fn lock(&self, range: Range) -> u32 {
+    pub fn lock(&self, range: Range) -> u32 {
         self.ask(false, true, range)
     }
 
@@ -73,19 +74,20 @@ impl<'a> Program<'a> {
         self.ask(true, true, range)
     }
 
-    fn cancel(&self, range: Range) -> u32 {
+    /// CANCEL of a wait for an exclusive lock, or for a shared one.
+    pub fn cancel(&self, range: Range, is_exclusive: bool) -> u32 {
         self.status(3, |out| {
-            out.bool(true).bool(true);
+            out.bool(true).bool(is_exclusive);
             self.put(out, range);
         })
     }
 
-    fn unlock(&self, range: Range) -> u32 {
+    pub fn unlock(&self, range: Range) -> u32 {
         self.status(4, |out| self.put(out, range))
     }
 
     /// TEST for an exclusive lock: kind, process, owner, offset and length of one in the way.
-    fn test(&self, range: Range) -> Option<(bool, u32, Bytes, Range)> {
+    pub fn test(&self, range: Range) -> Option<(bool, u32, Bytes, Range)> {
         let mut out = Writer::default();
         out.opaque(b"cookie").bool(true);
         self.put(&mut out, range);
@@ -93,6 +95,10 @@ impl<'a> Program<'a> {
         assert_eq!(results.opaque(64).unwrap(), "cookie");
         match results.u32().unwrap() {
             GRANTED => None,
+            LATER => {
+                self.user.world.pass(SECOND / 20);
+                self.test(range)
+            }
             status => {
                 assert_eq!(status, DENIED);
                 let (kind, svid, oh) = (results.bool().unwrap(), results.u32().unwrap(), results.opaque(64).unwrap());
@@ -101,7 +107,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    fn free_all(&self) {
+    pub fn free_all(&self) {
         self.user.call(NLM_PROGRAM, 23, &args(|out| out.opaque(self.name.as_bytes()).u32(0)));
     }
 }
@@ -194,7 +200,7 @@ fn who_waits_is_told() {
     assert_eq!((said.opaque(64).unwrap(), said.u32(), said.u64(), said.u64()), ("2@client".into(), Ok(2), Ok(5), Ok(10)));
     world.pass(100 * SECOND);
     assert_eq!((gate.told.borrow().len(), one.lock((0, 10))), (1, DENIED), "it took it, and is not called again");
-    assert_eq!((two.cancel((5, 10)), two.unlock((5, 10))), (DENIED, GRANTED));
+    assert_eq!((two.cancel((5, 10), true), two.unlock((5, 10))), (DENIED, GRANTED));
     assert!(is_idle(&gate));
 }
 
@@ -238,8 +244,8 @@ fn a_wait_can_be_given_up() {
     let (world, gate, fh) = with_file();
     let (one, two) = two(&world, &gate, &fh);
     let range = (0, 10);
-    assert_eq!((one.lock(range), two.wait(range), two.cancel((0, 9)), two.cancel(range)), (GRANTED, BLOCKED, DENIED, GRANTED));
-    assert_eq!((one.unlock(range), two.cancel(range)), (GRANTED, DENIED));
+    assert_eq!((one.lock(range), two.wait(range), two.cancel((0, 9), true), two.cancel(range, true)), (GRANTED, BLOCKED, DENIED, GRANTED));
+    assert_eq!((one.unlock(range), two.cancel(range, true)), (GRANTED, DENIED));
     world.pass(5 * SECOND);
     assert!(gate.told.borrow().is_empty() && is_idle(&gate));
     // Also by asking for it without a wait, and by giving it back.
@@ -252,7 +258,7 @@ fn a_wait_can_be_given_up() {
     assert_eq!((one.ask(false, false, range), two.ask(false, false, (5, 2)), two.wait(range)), (GRANTED, GRANTED, BLOCKED));
     assert_eq!(one.unlock(range), GRANTED);
     world.pass(SECOND);
-    assert_eq!((one.ask(false, false, (0, 1)), two.cancel(range)), (DENIED, GRANTED));
+    assert_eq!((one.ask(false, false, (0, 1)), two.cancel(range, true)), (DENIED, GRANTED));
     assert_eq!((one.lock((0, 5)), one.lock((7, 3)), one.lock((5, 2)), one.ask(false, false, (5, 2))), (GRANTED, GRANTED, DENIED, GRANTED));
 }
 

@@ -9,4 +9,5 @@ mod locks;
 mod repeats;
 mod rights;
 mod silence;
+mod together;
 mod world;

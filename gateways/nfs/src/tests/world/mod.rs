@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use weft_base::{ClientId, ClusterMap, FsId, MILLISECOND, Nanos, SECOND, ServerId};
-use weft_client::{Client, ClientOptions};
+use weft_base::{ClientId, ClusterMap, Credentials, FsId, MILLISECOND, Nanos, ROOT_HANDLE, SECOND, ServerId};
+use weft_client::{Client, ClientOptions, XattrFlags};
 use weft_data_server::DataServerConfig;
 use weft_meta_server::{Durability, MetaServerConfig, ServingConfig};
 use weft_rt::Runtime;
@@ -21,8 +21,10 @@ use crate::locks::{Grant, NLM_PROGRAM, Told};
 use crate::rpc::RpcAnswer;
 use crate::xdr::{Reader, Writer};
 
+mod at_once;
 mod seen;
-pub(crate) use seen::{SeenByNfs, read_after, read_attr, read_change};
+pub(crate) use at_once::{Call, Done, Replay, UNANSWERED};
+pub(crate) use seen::{SeenByNfs, args, mode, read_after, read_attr, read_change, size};
 
 /// Longest wait of a test, in virtual nanoseconds.
 const LIMIT: u64 = 1000 * SECOND;
@@ -82,6 +84,15 @@ impl World {
                 client.rt().sleep_until(client.rt().now() + MILLISECOND).await;
             }
         });
+    }
+
+    /// Directories that are made from now on have their names on all metadata servers.
+    pub fn spreads_directories(&self) {
+        let (client, flags) = (self.client(), XattrFlags::default());
+        let name = "user.weft.presplit";
+        self.run(
+            async move { client.set_xattr(&Credentials::ROOT, ROOT_HANDLE, name.as_bytes(), b"all", flags).await.expect("it is set") },
+        );
     }
 
     /// A client that is no gateway.
@@ -180,16 +191,43 @@ impl World {
         Ok(Gate { nfs, told: Rc::default(), answers: Rc::new(Cell::new(Told::Taken)), node })
     }
 
+    /// The machine of a gateway has not stopped.
+    pub fn is_running(&self, gate: &Gate) -> bool {
+        self.runs(gate.node)
+    }
+
+    fn runs(&self, node: NodeId) -> bool {
+        self.sim.control().is_running(node)
+    }
+
+    /// The time.
+    pub fn now(&self) -> Nanos {
+        self.sim.rt(self.node).now()
+    }
+
     /// The machine of a gateway stops.
     pub fn kill(&self, gate: &Gate) {
         self.sim.control().crash(gate.node);
+    }
+
+    /// Clients of this gateway wait for locks from now on that were taken when they asked.
+    fn drive_waits(&self, gate: &Gate) {
+        let begun = if self.is_running(gate) { gate.nfs.begun_waits() } else { Vec::new() };
+        for number in begun {
+            let Gate { nfs, told, answers, node } = gate.clone();
+            let tell = async move |grant: &Grant| {
+                told.borrow_mut().push(grant.clone());
+                answers.get()
+            };
+            self.sim.spawn_on(node, move |_| async move { nfs.wait_for_lock(number, tell).await });
+        }
     }
 
     /// A user of a client of a gateway.
     pub fn user<'a>(&'a self, gate: &Gate, uid: u32) -> User<'a> {
         let (address, groups) = (IpAddr::from(ADDRESS), Vec::new());
         let (xid, other, is_again) = (Rc::default(), Rc::default(), Rc::default());
-        User { world: self, gate: gate.clone(), other, is_again, uid, groups, address, port: 700, xid }
+        User { world: self, gate: gate.clone(), other, is_again, uid, groups, address, port: 700, xid, replay: None }
     }
 }
 
@@ -213,27 +251,12 @@ pub(crate) struct User<'a> {
     pub address: IpAddr,
     pub port: u16,
     pub xid: Rc<Cell<u32>>,
+    /// It is one of several that call at the same time.
+    pub replay: Option<Rc<RefCell<Replay>>>,
 }
 
 /// A result with the number of the status.
 pub(crate) type Outcome<T> = Result<T, u32>;
-
-/// Arguments of a call.
-pub(crate) fn args(write: impl for<'w> FnOnce(&'w mut Writer) -> &'w mut Writer) -> Writer {
-    let mut writer = Writer::default();
-    write(&mut writer);
-    writer
-}
-
-/// `sattr3` with a mode only.
-pub(crate) fn mode(writer: &mut Writer, mode: u32) -> &mut Writer {
-    writer.bool(true).u32(mode).bool(false).bool(false).bool(false).u32(0).u32(0)
-}
-
-/// `sattr3` with a size only.
-pub(crate) fn size(writer: &mut Writer, bytes: u64) -> &mut Writer {
-    writer.bool(false).bool(false).bool(false).bool(true).u64(bytes).u32(0).u32(0)
-}
 
 impl User<'_> {
     /// The bytes of a call.
@@ -267,14 +290,7 @@ impl User<'_> {
         let is_over = || joined.is_over() || !sim.control().is_running(gate.node);
         sim.run_until_true(limit, is_over).expect("a flow that waits for nothing never ends");
         let answer = joined.take().flatten();
-        for number in gate.nfs.begun_waits() {
-            let Gate { nfs, told, answers, node } = gate.clone();
-            let tell = async move |grant: &Grant| {
-                told.borrow_mut().push(grant.clone());
-                answers.get()
-            };
-            self.world.sim.spawn_on(node, move |_| async move { nfs.wait_for_lock(number, tell).await });
-        }
+        self.world.drive_waits(&gate);
         answer
     }
 
@@ -285,6 +301,9 @@ impl User<'_> {
 
     /// The results of a call, from its status on. Panics if it was not carried out.
     pub fn call(&self, program: u32, procedure: u32, arguments: &Writer) -> Reader {
+        if let Some(replay) = &self.replay {
+            return replay.borrow_mut().answer(program, procedure, arguments);
+        }
         let xid = self.xid.replace(self.xid.get() + 1);
         let record = self.record(xid, program, procedure, arguments);
         let answer = loop {
@@ -316,6 +335,7 @@ impl User<'_> {
         let mut reader = self.call(NFS_PROGRAM, procedure, &args(write));
         match reader.u32().expect("a status") {
             0 => Ok(reader),
+            UNANSWERED => Err(UNANSWERED),
             status => {
                 for _ in 0..crate::procedures::options_of_failure(procedure) {
                     assert_eq!(reader.bool(), Ok(false));
@@ -418,6 +438,10 @@ impl User<'_> {
 
     pub fn chmod(&self, fh: &Fh, bits: u32) -> Outcome<()> {
         self.setattr(fh, |out| mode(out, bits), None).map(drop)
+    }
+
+    pub fn link(&self, fh: &Fh, dir: &Fh, name: &str) -> Outcome<()> {
+        self.nfs(15, |out| out.opaque(fh).opaque(dir).opaque(name.as_bytes())).map(drop)
     }
 
     /// With `sattr3` as written, and a guard. Returns what was before, if that is told, and after.

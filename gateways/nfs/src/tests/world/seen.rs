@@ -1,7 +1,24 @@
-//! Attributes in answers.
+//! Arguments of calls, and attributes in answers.
 
 use crate::types::read_time;
-use crate::xdr::Reader;
+use crate::xdr::{Reader, Writer};
+
+/// Arguments of a call.
+pub(crate) fn args(write: impl for<'w> FnOnce(&'w mut Writer) -> &'w mut Writer) -> Writer {
+    let mut writer = Writer::default();
+    write(&mut writer);
+    writer
+}
+
+/// `sattr3` with a mode only.
+pub(crate) fn mode(writer: &mut Writer, mode: u32) -> &mut Writer {
+    writer.bool(true).u32(mode).bool(false).bool(false).bool(false).u32(0).u32(0)
+}
+
+/// `sattr3` with a size only.
+pub(crate) fn size(writer: &mut Writer, bytes: u64) -> &mut Writer {
+    writer.bool(false).bool(false).bool(false).bool(true).u64(bytes).u32(0).u32(0)
+}
 
 /// Attributes as a client reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
