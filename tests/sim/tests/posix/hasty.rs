@@ -1,21 +1,23 @@
 //! A mount whose calls are given up after some milliseconds, so that nobody knows what became of
 //! many of them. What was acknowledged is there, others are never held up by what was given up, and
-//! nothing of it stays behind, though the mount goes on. A user with limits can use all of them.
+//! nothing of it stays behind, though the mount goes on, or dies when it has rested and gone on. A
+//! user with limits can use all of them.
 //!
 //! `WEFT_HASTY_SEEDS=100..200` runs other seeds.
 
-use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use weft_base::{BLOCK_BYTES, MILLISECOND, SECOND, Status};
-use weft_client::{Result, SetAttr};
+use weft_client::{Fallocate, Result, SetAttr};
 use weft_posix::{CallingThread, InodeNumber, Options, Refusal};
 use weft_rt::Runtime;
+use weft_rt_sim::{Fault, Joined};
 use weft_sim_tests::cluster::Durability;
 use weft_sim_tests::mount::{Mount, Open, caller, how};
 use weft_wire::Rights;
-use weft_wire::ops::{Family, LockKind};
+use weft_wire::ops::{Family, LockKind, QuotaId};
 
 use crate::limited::{Auditor, Limits, USER, use_up};
 use crate::trees::examine;
@@ -36,6 +38,10 @@ struct Program {
     names: u32,
     /// Files of which all is known.
     sure: BTreeMap<String, Vec<u8>>,
+    /// What was changed, whether that has failed or not.
+    taken: Rc<RefCell<BTreeSet<String>>>,
+    /// The mount will die: what was made without a name and given up stays open until then.
+    dies: bool,
     given_up: u32,
 }
 
@@ -58,6 +64,7 @@ impl Program {
     fn take_any(&mut self) -> Option<(String, Vec<u8>)> {
         let count = self.sure.len() as u64;
         let name = (count > 0).then(|| self.sure.keys().nth(self.random(count) as usize).expect("so many").clone())?;
+        self.taken.borrow_mut().insert(name.clone());
         self.sure.remove_entry(&name)
     }
 
@@ -100,6 +107,39 @@ impl Program {
         self.mount.setattr(&self.who, node, &SetAttr { size: Some(size), ..SetAttr::default() }).await?;
         is.truncate(size as usize);
         self.sure.insert(name, is);
+        Ok(())
+    }
+
+    /// Zeros for a part, which takes its space or gives it back.
+    async fn clear(&mut self) -> Result<()> {
+        let Some((name, mut is)) = self.take_any() else { return Ok(()) };
+        let (start, bytes) = (self.random(is.len() as u64 + 1) as usize, 1 + self.random(50_000) as usize);
+        let how_to = if self.random(2) == 0 { Fallocate::Punch } else { Fallocate::Zero { keep_size: false } };
+        let file = self.mount.open(&self.who, self.dir, &name, how(UPDATE)).await?;
+        let cleared = self.mount.allocate(&self.who, file, (start, bytes), how_to).await;
+        let closed = self.mount.close(file).await;
+        cleared.and(closed)?;
+        if how_to != Fallocate::Punch {
+            is.resize(is.len().max(start + bytes), 0);
+        }
+        let end = is.len().min(start + bytes);
+        is[start..end].fill(0);
+        self.sure.insert(name, is);
+        Ok(())
+    }
+
+    /// A file that gets its name when it is written, or a moment later.
+    async fn make_unnamed(&mut self) -> Result<()> {
+        let (name, bytes) = (self.new_name(), self.bytes());
+        let file = self.mount.create_unnamed(&self.who, self.dir, 0o644).await?;
+        let written = self.mount.write(&self.who, file, 0, &bytes, false).await;
+        if self.random(2) == 0 {
+            pause(&self.mount).await;
+        }
+        let linked = self.mount.make(self.dir, &name, self.mount.posix.link(&self.who.who, file.node, self.dir, name.as_bytes())).await;
+        let closed = self.mount.close(file).await;
+        written.and(linked.map(drop)).and(closed)?;
+        self.sure.insert(name, bytes);
         Ok(())
     }
 
@@ -179,7 +219,7 @@ impl Program {
 
     async fn work(mut self) -> Program {
         for _ in 0..STEPS {
-            let done = match self.random(16) {
+            let done = match self.random(18) {
                 0..4 => self.make().await,
                 4..6 => self.write_again().await,
                 6 => self.cut().await,
@@ -190,6 +230,8 @@ impl Program {
                 11 => self.link().await,
                 12 => self.lock().await,
                 13 => self.mount.list(&self.who, self.dir, self.random(2) == 0, 7).await.map(drop),
+                14 => self.clear().await,
+                15 if self.dies => self.make_unnamed().await,
                 _ => self.read().await,
             };
             match done {
@@ -263,7 +305,7 @@ pub fn run(seed: u64) -> u32 {
         mount.posix.setattr(&who, made.node, &change).await.expect("it is given away");
         made.node
     });
-    let auditor = Auditor::of(&world);
+    let auditor = Auditor::of(&world, QuotaId::user(USER));
     let limits = Limits { inodes: 30, bytes: 200 * BLOCK_BYTES };
     if is_limited {
         auditor.limit(&world, limits);
@@ -271,9 +313,10 @@ pub fn run(seed: u64) -> u32 {
     if !seed.is_multiple_of(5) {
         world.plan_faults();
     }
+    let dies = seed % 4 > 1;
     let program = |number| {
         let (mount, who) = (hasty.clone(), caller(10 + number, uid));
-        Program { mount, who, dir, number, names: 0, sure: BTreeMap::new(), given_up: 0 }
+        Program { mount, who, dir, number, names: 0, sure: BTreeMap::new(), taken: Rc::default(), dies, given_up: 0 }
     };
     let flows = (0..PROGRAMS).map(program).map(|program| world.sim.spawn_on(hasty.node, move |_| program.work()));
     let flows = flows.collect();
@@ -288,6 +331,7 @@ pub fn run(seed: u64) -> u32 {
     world.sim.recover();
     world.sim.run_for(REST_NS);
     let given_up = programs.iter().map(|program| program.given_up).sum();
+    let programs = if dies { goes_on_and_dies(&mut world, programs, &hasty, !seed.is_multiple_of(5)) } else { programs };
     let sure = programs.into_iter().map(|program| program.sure).collect();
     world.alone(1, move |mount| look(mount, dir, sure, !is_limited));
     if is_limited {
@@ -301,9 +345,36 @@ pub fn run(seed: u64) -> u32 {
     given_up
 }
 
+/// After a rest the programs go on, and their mount dies. What they have not changed again is sure.
+fn goes_on_and_dies(world: &mut World, programs: Vec<Program>, hasty: &Mount, fails: bool) -> Vec<Program> {
+    if fails {
+        world.plan_faults();
+    }
+    let (mut rested, mut flows) = (Vec::new(), Vec::new());
+    for program in programs {
+        let (sure, taken) = (program.sure.clone(), Rc::default());
+        rested.push(Program { mount: hasty.clone(), who: program.who.clone(), sure, taken: Rc::clone(&taken), ..program });
+        flows.push(world.sim.spawn_on(hasty.node, move |_| Program { taken, ..program }.work()));
+    }
+    let (node, polls) = (hasty.node, 1 + world.sim.random().below(3000));
+    world.sim.strike_after_polls(node, polls, Fault::Crash { node, down_ns: u64::MAX / 2 });
+    let is_over = || !world.sim.is_running(node) || flows.iter().all(Joined::is_over);
+    world.sim.run_until_true(world.sim.now() + 600 * SECOND, is_over).expect("every wait has an end");
+    if world.sim.is_running(node) {
+        world.sim.crash(node);
+    }
+    world.sim.recover();
+    world.sim.run_for(REST_NS);
+    for program in &mut rested {
+        let taken = program.taken.borrow();
+        program.sure.retain(|name, _| !taken.contains(name));
+    }
+    rested
+}
+
 #[test]
 fn nobody_waits_for_what_a_hasty_mount_has_given_up() {
-    let (mut given_up, seeds) = (0, seeds_of("WEFT_HASTY_SEEDS", 0..24));
+    let (mut given_up, seeds) = (0, seeds_of("WEFT_HASTY_SEEDS", 0..18));
     for seed in seeds.clone() {
         println!("seed {seed}: WEFT_HASTY_SEEDS={seed}..{} cargo test -p weft-sim-tests --test posix hasty", seed + 1);
         given_up += run(seed);

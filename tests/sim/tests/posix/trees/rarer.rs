@@ -27,27 +27,59 @@ impl Turn<'_> {
         }
     }
 
-    /// A file that gets its name when it is written, as editors and downloads do.
+    /// A file that gets its name when it is written, as editors and downloads do, or names, in
+    /// whatever directories.
     async fn make_unnamed(&mut self) {
-        let (dir, name) = self.any_name();
+        let ((dir, name), (other_dir, other)) = (self.any_name(), self.any_name());
+        let at_first = if self.random(2) == 0 { dir } else { self.any_dir() };
         if self.tree.entry(dir, &name).is_some() {
             return;
         }
-        let (node, file) = twice(async |anew| {
-            let node = self.walk_to(dir, anew).await?;
-            Ok((node, self.mount.create_unnamed(&self.who, node, 0o644).await?))
+        let file = twice(async |anew| {
+            let node = self.walk_to(at_first, anew).await?;
+            self.mount.create_unnamed(&self.who, node, 0o644).await
         })
         .await
         .expect("it is made");
-        let bytes = self.bytes();
-        self.write(file, 0, &bytes, false).await;
-        let is_closed_first = self.random(2) == 0;
-        if !is_closed_first {
-            let linked = self.mount.posix.link(&self.who.who, file.node, node, name.as_bytes());
-            self.mount.make(node, &name, linked).await.unwrap_or_else(|error| panic!("{error}: {name} in {:?}", self.tree.path(dir)));
-            let id = self.tree.add(file.node);
-            self.tree.files.insert(id, File::new(bytes));
-            self.tree.lead(dir, &name, Some(Entry::File(id)));
+        let mut is = File::new(self.bytes());
+        self.write(file, 0, &is.bytes, false).await;
+        if self.random(3) == 0 {
+            let (from, bytes) = (self.random(is.bytes.len() as u64 + 1) as usize, 1 + self.random(9000) as usize);
+            self.mount.allocate(&self.who, file, (from, bytes), Fallocate::Zero { keep_size: false }).await.expect("it is cleared");
+            is.write(from, &vec![0; bytes]);
+        }
+        if self.random(3) == 0 {
+            let size = self.random(is.bytes.len() as u64 + 3000);
+            let change = SetAttr { size: Some(size), mode: Some(0o600), ..SetAttr::default() };
+            self.mount.setattr(&self.who, file.node, &change).await.expect("it is set");
+            (is.mode, is.mtime) = (0o600, None);
+            is.bytes.resize(size as usize, 0);
+        }
+        let places = [(dir, name), (other_dir, other)];
+        let count = [0, 1, 1, 2][self.random(4) as usize];
+        let mut id = None;
+        for (dir, name) in &places[..count] {
+            if self.tree.entry(*dir, name).is_some() {
+                continue;
+            }
+            let linked = twice(async |anew| {
+                let node = self.walk_to(*dir, anew).await?;
+                self.mount.make(node, name, self.mount.posix.link(&self.who.who, file.node, node, name.as_bytes())).await
+            });
+            linked.await.unwrap_or_else(|error| panic!("{error}: {name} in {:?}", self.tree.path(*dir)));
+            match id {
+                Some(id) => self.tree.file(id).links += 1,
+                None => {
+                    id = Some(self.tree.add(file.node));
+                    self.tree.files.extend(id.map(|id| (id, std::mem::replace(&mut is, File::new(Vec::new())))));
+                }
+            }
+            self.tree.lead(*dir, name, id.map(Entry::File));
+        }
+        if let Some(id) = id.filter(|_| self.random(2) == 0) {
+            let (bytes, at) = (self.bytes(), self.random(self.tree.files[&id].bytes.len() as u64 + 1) as usize);
+            self.write(file, at, &bytes, false).await;
+            self.tree.file(id).write(at, &bytes);
         }
         self.close(file).await;
     }
