@@ -1,5 +1,5 @@
-//! Small disks: there is room for changes only while the next checkpoint fits, too, so that what is
-//! removed always comes back.
+//! What checkpoints cost. Small disks: there is room for changes only while the next checkpoint
+//! fits, too, so that what is removed always comes back.
 
 use std::collections::BTreeSet;
 
@@ -134,4 +134,32 @@ fn what_fills_a_small_disk_can_be_removed_and_comes_back() {
             state = life.unwrap();
         }
     }
+}
+
+/// A checkpoint for each so many bytes, however large the state was, wrote far more than the
+/// journal.
+#[test]
+fn checkpoints_of_a_state_that_grows_write_no_more_than_twice_its_journal() {
+    let sim = Sim::new(1, Profile::instant());
+    let node = sim.add_node(NodeConfig::client("server"));
+    let flow = sim.block_on(node, 10 * SECOND, async |rt| {
+        let journal = Journal::create(rt.disk(), config()).await.unwrap();
+        let (mut live, mut written, mut longest) = (BTreeSet::new(), 0, 0);
+        for number in 1..=10_000 {
+            journal.ensure_room().await.unwrap();
+            journal.append(&record(number));
+            journal.commit().await.unwrap();
+            live.insert(number);
+            longest = longest.max(journal.bytes_since_checkpoint());
+            if journal.is_long(SEGMENT) {
+                let mut checkpoint = Checkpoint::begin(&journal).await.unwrap();
+                fill(&mut checkpoint, &live);
+                written += checkpoint.finish().await.unwrap();
+            }
+        }
+        let all = journal.stats().bytes;
+        assert!(all > 20 * SEGMENT && written > all / 2 && written < 2 * all, "{written} bytes of checkpoints beside {all}");
+        assert!(longest > 4 * SEGMENT && longest < all, "a recovery replayed {longest}");
+    });
+    flow.unwrap();
 }
