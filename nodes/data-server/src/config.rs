@@ -52,7 +52,7 @@ pub struct CacheConfig {
 
 impl Default for CacheConfig {
     /// For a container in the page cache, which gathers by itself: a layer costs more there than it
-    /// saves (`docs/status.md`).
+    /// saves (`docs/measurements.md`).
     fn default() -> Self {
         CacheConfig { layer: LayerKind::None, disk: DiskCost::PAGE_CACHE, depth: 1, takes_all: false, write_back: None }
     }
