@@ -108,7 +108,9 @@ impl<D: Disk> TakesFound for Replay<'_, D> {
             let Some(last) = waiting.last() else { return Ok(()) };
             from = last.number + 1;
             waiting.retain(|content| content.run.end() <= blocks);
-            write(self.disk, file, &waiting).await.map_err(JournalError::during("write contents"))?;
+            // The space was allocated: "no space" is an error of the disk here, too.
+            let failed = |error| JournalError::Disk { action: "write contents".into(), error };
+            write(self.disk, file, &waiting).await.map_err(failed)?;
             self.state.contents_stored(waiting.iter().map(|content| content.number));
         }
     }

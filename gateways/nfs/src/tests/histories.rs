@@ -18,15 +18,15 @@ mod believed;
 use believed::Believed;
 
 const LATER: u32 = NfsStatus::LATER.0;
-const NOT_FOUND: u32 = NfsStatus::NOT_FOUND.0;
-const EXISTS: u32 = NfsStatus::EXISTS.0;
+pub(super) const NOT_FOUND: u32 = NfsStatus::NOT_FOUND.0;
+pub(super) const EXISTS: u32 = NfsStatus::EXISTS.0;
 /// Names of each directory.
 const NAMES: u64 = 4;
 const FILE_BYTES_MAX: u64 = 40_000;
 const STEPS: u32 = 60;
 
 /// A directory and a name in it.
-type Place = (usize, u64);
+pub(super) type Place = (usize, u64);
 
 #[derive(Clone, Default)]
 struct File {

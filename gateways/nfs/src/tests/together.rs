@@ -11,12 +11,10 @@ use weft_base::{MILLISECOND, Nanos, SECOND, ServerRole};
 use weft_rt::Runtime;
 use weft_rt_sim::Random;
 
-use super::histories::fail_somewhere;
+use super::histories::{EXISTS, NOT_FOUND, Place, fail_somewhere};
 use super::world::{Call, Done, Fh, Outcome, User, World, size};
 use crate::types::NfsStatus;
 
-const NOT_FOUND: u32 = NfsStatus::NOT_FOUND.0;
-const EXISTS: u32 = NfsStatus::EXISTS.0;
 const NOT_DIRECTORY: u32 = NfsStatus::NOT_DIRECTORY.0;
 const IS_DIRECTORY: u32 = NfsStatus::IS_DIRECTORY.0;
 const STALE: u32 = NfsStatus::STALE.0;
@@ -26,9 +24,6 @@ const NAMES: u64 = 3;
 const ROUNDS: u32 = 25;
 const TOGETHER_MAX: u64 = 5;
 const FILE_BYTES_MAX: u64 = 20_000;
-
-/// A directory and a name in it.
-type Place = (usize, u64);
 
 #[derive(Clone, Debug)]
 enum Act {
