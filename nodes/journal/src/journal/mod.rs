@@ -374,8 +374,8 @@ impl<D: Disk> Journal<D> {
     }
 
     /// True if that is much: as long as the newest checkpoint, and `least_bytes` at least. So over
-    /// the life of a server its checkpoints are as many bytes as its journal, however large the
-    /// state grows, and a recovery replays no more than it reads of the checkpoint.
+    /// the life of a server its checkpoints are at most twice as many bytes as its journal, however
+    /// large the state grows, and a recovery replays about as much as it reads of the checkpoint.
     pub fn is_long(&self, least_bytes: u64) -> bool {
         let inner = self.inner.borrow();
         inner.bytes_since_checkpoint >= least_bytes.max(inner.room.state_bytes)
