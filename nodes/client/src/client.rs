@@ -8,7 +8,7 @@ use weft_base::{Attr, ClusterMap, Handle, Nanos};
 use weft_rt::Runtime;
 
 use crate::attributes::Silent;
-use crate::files::{Contents, Delegations, Gathered, OpenTable, Refusals};
+use crate::files::{Contents, Delegations, Gathered, Learning, OpenTable, Refusals};
 use crate::flow::Flow;
 use crate::knowledge::{Asked, Changing, Knowledge, Touched};
 use crate::locks::Locks;
@@ -37,6 +37,7 @@ pub(crate) struct Inner<R> {
     pub(crate) silent: Silent,
     pub(crate) refusals: Refusals,
     pub(crate) delegations: Delegations,
+    pub(crate) learning: Learning,
     pub(crate) gathered: Arc<Gathered>,
 }
 
@@ -53,8 +54,9 @@ impl<R: Runtime> Client<R> {
         let knowledge = Knowledge::default();
         let (opens, silent, contents) = (OpenTable::default(), Silent::default(), Contents::default());
         let locks = Locks::new(options.client);
-        let (refusals, delegations, gathered) = (Refusals::default(), Delegations::default(), Arc::default());
-        let inner = Inner { servers, options, opens, locks, knowledge, contents, silent, refusals, delegations, gathered };
+        let (refusals, delegations, learning, gathered) =
+            (Refusals::default(), Delegations::default(), Learning::default(), Arc::default());
+        let inner = Inner { servers, options, opens, locks, knowledge, contents, silent, refusals, delegations, learning, gathered };
         Client { inner: Arc::new(inner), until: Nanos::NEVER, is_patient: false }
     }
 

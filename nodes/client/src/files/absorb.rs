@@ -12,13 +12,14 @@ use weft_base::{
     ServerId, ServerRole, Status, WRITE, WallTime,
 };
 use weft_layout::first_data_server;
-use weft_rt::{Runtime, join_all};
+use weft_rt::{Either, Runtime, Work, join_all, race};
 use weft_wire::ops::{Class, Delegation, DirChange, FileState, NewCapability, NewFile};
 use weft_wire::{Op, Rights};
 
 use super::delayed::DelayGranted;
 use super::delegations::{BeforeGrant, DirectoryGranted, Place};
 use super::granted::Granted;
+use super::learning::{Pause, UnderWay};
 use super::open_inode::OpenInode;
 use super::untold::{Absorbed, Batch, Done};
 use crate::flow::Flow;
@@ -45,14 +46,77 @@ const LIST_BYTES: u32 = 64 << 10;
 /// To change names in a directory, among the permissions of a user.
 pub(super) const CHANGE_NAMES: u32 = WRITE | EXECUTE;
 
+/// How a server is asked to make a file.
+pub(super) enum Asks<'a> {
+    /// Whatever else is asked.
+    Freely,
+    /// No create in its directory is under way, and none begins before this one is answered: it may
+    /// bring the directory.
+    Alone(#[expect(dead_code, reason = "is kept")] Pause<'a>),
+    /// While nobody learns the names of its directory.
+    BesideOthers(#[expect(dead_code, reason = "is kept")] UnderWay<'a>),
+}
+
 impl<R: Runtime> Client<R> {
+    /// Makes a file without asking, if that can be done now or soon. Otherwise its server is to be
+    /// asked, while what is returned is kept.
+    pub(super) async fn absorb_or_ask(
+        &self,
+        flow: Flow,
+        who: &Credentials,
+        dir: Handle,
+        name: &Bytes,
+        options: &CreateOptions,
+    ) -> std::result::Result<(Attr, Arc<OpenFile>), Asks<'_>> {
+        if !options.can_absorb {
+            return Err(Asks::Freely);
+        }
+        self.works_alone(dir).await;
+        match self.absorb(who, dir, name, options) {
+            Some(made) => Ok(made),
+            None if self.keeps_leases() => Box::pin(self.absorb_soon(flow, who, dir, name, options)).await,
+            None => Err(Asks::Freely),
+        }
+    }
+
+    /// The same, if it cannot be done at once.
+    async fn absorb_soon(
+        &self,
+        flow: Flow,
+        who: &Credentials,
+        dir: Handle,
+        name: &Bytes,
+        options: &CreateOptions,
+    ) -> std::result::Result<(Attr, Arc<OpenFile>), Asks<'_>> {
+        let (delegations, learning) = (&self.inner.delegations, &self.inner.learning);
+        let again = || if delegations.holds(dir) { self.absorb(who, dir, name, options) } else { None };
+        if delegations.is_full(dir) {
+            // What cannot be told now is told before the create is asked for, and fails it then.
+            let _ = self.tell_server(flow, dir.server()).await;
+        }
+        if delegations.holds(dir) {
+            // As long as the directory changes otherwise, nobody makes files there alone.
+            learning.quiet(dir).await;
+        }
+        if let Some(made) = again() {
+            return Ok(made);
+        }
+        if self.wants_names(dir, name)
+            && let Some(pause) = self.learn_names(who, dir).await
+        {
+            return again().ok_or(Asks::Alone(pause));
+        }
+        let begun = learning.begin_create(dir).await;
+        again().ok_or(Asks::BesideOthers(begun))
+    }
+
     /// Makes a file in a directory that is delegated to this client, without a message. `None`: its
     /// server must be asked.
-    pub(super) fn absorb(&self, who: &Credentials, dir: Handle, name: &Bytes, options: &CreateOptions) -> Option<(Attr, Arc<OpenFile>)> {
+    fn absorb(&self, who: &Credentials, dir: Handle, name: &Bytes, options: &CreateOptions) -> Option<(Attr, Arc<OpenFile>)> {
         let is_as_directory_says = options.stripe_bytes == 0 && options.stripe_width == 0 && options.strips.is_none();
         let is_plain = is_as_directory_says && options.times.is_none() && options.mode & 0o7000 == 0;
         let is_usual = Rights::READ.with(Rights::WRITE).contains(options.rights);
-        if !options.can_absorb || !is_plain || !is_usual {
+        if !is_plain || !is_usual {
             return None;
         }
         let (delegations, knowledge, now) = (&self.inner.delegations, &self.inner.knowledge, self.rt().now());
@@ -100,6 +164,14 @@ impl<R: Runtime> Client<R> {
         })
     }
 
+    /// Before something is done in a directory that may be delegated to this client: what a server
+    /// would do for it takes as long here.
+    pub(crate) async fn works_alone(&self, dir: Handle) {
+        if self.inner.delegations.holds(dir) {
+            self.rt().cpu(Work::Record).await;
+        }
+    }
+
     /// As the server of its directory will make it.
     fn absorbed_attr(&self, who: &Credentials, dir: &Attr, name: &Bytes, options: &CreateOptions, place: &Place) -> Option<Attr> {
         let map = self.map();
@@ -136,31 +208,31 @@ impl<R: Runtime> Client<R> {
 
     /// True if this client makes one file after the other in a directory of which it does not know
     /// all names, this one among them: it is time to learn them.
-    pub(super) fn wants_names(&self, dir: Handle, name: &Bytes, options: &CreateOptions) -> bool {
+    fn wants_names(&self, dir: Handle, name: &Bytes) -> bool {
         let (knowledge, now) = (&self.inner.knowledge, self.rt().now());
-        let may_hold = options.can_absorb && self.keeps_leases() && knowledge.holds(dir, now);
         // With the third, the sixth, the twelfth, and so on.
         let is_time = || {
             let made = self.inner.delegations.changes_again(dir);
             made.is_multiple_of(3) && (made / 3).is_power_of_two()
         };
-        may_hold && knowledge.has_no_name(dir, name, now).is_none() && is_time()
+        knowledge.holds(dir, now) && knowledge.has_no_name(dir, name, now).is_none() && is_time()
     }
 
     /// Learns all names of a directory, if they are few, so that the right to make files there
-    /// without asking can be asked for.
-    pub(super) async fn learn_names(&self, who: &Credentials, dir: Handle) {
-        let (client, asked) = (self.for_at_most(LEARN_NS), self.asking());
+    /// without asking can be asked for, before others of its creates go on. `None`: another flow
+    /// does.
+    async fn learn_names(&self, who: &Credentials, dir: Handle) -> Option<Pause<'_>> {
+        let pause = self.inner.learning.pause(dir)?;
+        let end = self.rt().now() + LEARN_NS;
+        if let Either::Second(()) = race(pause.is_alone(), self.rt().sleep_until(end)).await {
+            return None;
+        }
+        let (client, asked) = (self.for_at_most(end.since(self.rt().now())), self.asking());
         // What goes wrong here goes wrong with the create, too, or does not matter.
-        let Ok(attr) = client.getattr(dir).await else { return };
-        if attr.size > LISTED_MAX {
-            return;
-        }
-        if let Ok(page) = client.readdir(who, dir, 0, LIST_BYTES, false).await
-            && page.end
-        {
-            self.inner.knowledge.names_are(asked, &attr, page.entries.iter().map(|entry| &entry.name[..]), self.rt().now());
-        }
+        let attr = client.getattr(dir).await.ok().filter(|attr| attr.size <= LISTED_MAX)?;
+        let page = client.readdir(who, dir, 0, LIST_BYTES, false).await.ok().filter(|page| page.end)?;
+        self.inner.knowledge.names_are(asked, &attr, page.entries.iter().map(|entry| &entry.name[..]), self.rt().now());
+        Some(pause)
     }
 
     /// A listing that was asked for then has given all names of a directory.

@@ -130,6 +130,14 @@ impl Delegations {
         self.holds.load(Ordering::Acquire) && self.lock().held.contains_key(&dir)
     }
 
+    /// True if files could be made there without asking, were its server told of some before.
+    pub(super) fn is_full(&self, dir: Handle) -> bool {
+        self.holds.load(Ordering::Acquire) && {
+            let state = self.lock();
+            state.held.contains_key(&dir) && state.servers.get(&dir.server()).is_some_and(|untold| untold.done.len() >= UNTOLD_MAX)
+        }
+    }
+
     /// A file is to be made or removed in a directory of which not all names are known. Says how
     /// many there were.
     pub(super) fn changes_again(&self, dir: Handle) -> u32 {

@@ -73,12 +73,10 @@ impl<R: Runtime> Client<R> {
             return Err(flow.error(Status::Invalid));
         }
         let name = Bytes::copy_from_slice(name);
-        if let Some((attr, file)) = self.absorb(who, dir, &name, options) {
-            return Ok((attr, file, true));
-        }
-        if self.wants_names(dir, &name, options) {
-            Box::pin(self.learn_names(who, dir)).await;
-        }
+        let _asks = match self.absorb_or_ask(flow, who, dir, &name, options).await {
+            Ok((attr, file)) => return Ok((attr, file, true)),
+            Err(asks) => asks,
+        };
         for _ in 0..OPEN_TRIES {
             match self.try_create(flow, who, dir, &name, options, None).await {
                 // The name led to a file that was removed before it could be opened: look again.

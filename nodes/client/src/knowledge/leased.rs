@@ -54,6 +54,12 @@ pub(crate) enum Ended {
     Server(ServerId),
 }
 
+impl Ended {
+    fn is_name_in(&self, dir: Handle) -> bool {
+        matches!(self, Ended::Name(of, _) if *of == dir)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Inner {
     sessions: BTreeMap<ServerId, Session>,
@@ -337,11 +343,16 @@ impl Leased {
         let mut inner = self.lock();
         // Each was written into the log once when the change began.
         let is_wide = |one: &Ended| matches!(one, Ended::AnyObject | Ended::Directory(_) | Ended::Server(_));
+        // What a directory is like changes with each of its names, and no answer to such a change
+        // says it.
+        let is_around = |one: &Ended| matches!(one, Ended::Object(dir) if ended.iter().any(|name| name.is_name_in(*dir)));
+        let concerns = |one: &Ended| is_wide(one) || ended.contains(one) && !is_around(one);
         let since = inner.log.iter().rev().take_while(|(number, _)| *number > before);
-        let others = since.filter(|(_, one)| is_wide(one) || ended.contains(one)).count();
+        let others = since.filter(|(_, one)| concerns(one)).count();
+        let own = ended.iter().filter(|one| concerns(one)).count();
         let is_whole = inner.log.front().is_none_or(|(oldest, _)| *oldest <= before + 1);
         // The object of a notice may be the one that this change has just made.
-        let is_alone = is_whole && others <= ended.len() && inner.unknown_object <= before;
+        let is_alone = is_whole && others <= own && inner.unknown_object <= before;
         for one in ended {
             if let Some(count) = inner.under_way.get_mut(one) {
                 *count -= 1;

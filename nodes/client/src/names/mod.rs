@@ -8,7 +8,7 @@ mod paths;
 
 use bytes::Bytes;
 use weft_base::{Attr, Credentials, EXECUTE, FileKind, Handle, Status, check_name};
-use weft_rt::Runtime;
+use weft_rt::{Runtime, Work};
 use weft_wire::LeaseScope;
 use weft_wire::ops::{
     CreateRequest, FileState, LinkRequest, LookupReply, LookupRequest, MkdirRequest, ReadlinkRequest, RenameRequest, RmdirRequest,
@@ -56,6 +56,7 @@ impl<R: Runtime> Client<R> {
         let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
         let name = checked(flow, name)?;
         if let Some(believed) = self.believed(flow, who, dir, &name) {
+            self.rt().cpu(Work::Record).await;
             return believed;
         }
         self.lookup_in(flow, who, dir, &name).await
@@ -90,6 +91,7 @@ impl<R: Runtime> Client<R> {
         let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
         let name = checked(flow, name)?;
         if let Some(believed) = self.believed(flow, who, dir, &name) {
+            self.rt().cpu(Work::Record).await;
             return believed.map(|attr| Seen { attr, is_exact: true });
         }
         for _ in 0..LOOKUP_TRIES {
@@ -209,6 +211,7 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("mkdir", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_MKDIR);
         let name = checked(flow, name)?;
+        self.works_alone(dir).await;
         if let Some(attr) = self.absorb_directory(flow, who, dir, &name, mode).await? {
             return Ok(attr);
         }
@@ -239,6 +242,7 @@ impl<R: Runtime> Client<R> {
         let _op = weft_trace::operation(weft_trace::event::CLIENT_RMDIR);
         let name = checked(flow, name)?;
         let known = self.inner.knowledge.name(dir, &name, self.rt().now());
+        self.works_alone(dir).await;
         if self.remove_absorbed(who, dir, &name, true) {
             return Ok(());
         }
@@ -278,6 +282,7 @@ impl<R: Runtime> Client<R> {
 
     /// [`Client::unlink`] as a part of another operation.
     pub(crate) async fn unlink_in(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes, can_absorb: bool) -> Result<()> {
+        self.works_alone(dir).await;
         if self.remove_absorbed(who, dir, name, false) {
             return Ok(());
         }

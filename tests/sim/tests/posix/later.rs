@@ -58,7 +58,8 @@ fn a_close_of_a_new_file_sends_nothing_and_is_seen_by_all() {
             for number in 0..FILES {
                 closed(&mount, dir, &name(number), &bytes(number, 20_000 + usize::from(number))).await;
             }
-            assert_eq!(mount.posix.rt().now(), begun, "nobody has waited");
+            let took_ns = mount.posix.rt().now().since(begun);
+            assert!(took_ns < u64::from(FILES) * MILLISECOND / 500, "each takes the work of a record, nobody has waited: {took_ns}");
             mount.posix.stats().requests - before
         });
         assert_eq!(requests, 0);

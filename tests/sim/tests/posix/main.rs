@@ -18,6 +18,7 @@ use weft_wire::Rights;
 
 mod ahead;
 mod appending;
+mod at_once;
 mod attributes;
 mod behind;
 mod beside;
