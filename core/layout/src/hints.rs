@@ -182,6 +182,9 @@ pub const PRESPLIT_MAX: u16 = 4096;
 
 /// The largest value of `inline_limit`, in bytes.
 pub const INLINE_BYTES_MAX: u32 = 16 << 10;
+/// Files up to so many bytes lie beside their inodes in a new file system, unless it is made with
+/// another limit.
+pub const INLINE_BYTES_DEFAULT: u32 = 8 << 10;
 
 impl Hints {
     /// Takes the value of an attribute in, as programs give it: text, perhaps with a NUL behind it

@@ -16,7 +16,10 @@ mod stripe;
 mod varstrip;
 
 pub use distribution::Distribution;
-pub use hints::{BadHint, DistName, HINT_PREFIX, HINT_PREFIX_PVFS2, HintName, Hints, INLINE_BYTES_MAX, NoHint, PRESPLIT_MAX, project};
+pub use hints::{
+    BadHint, DistName, HINT_PREFIX, HINT_PREFIX_PVFS2, HintName, Hints, INLINE_BYTES_DEFAULT, INLINE_BYTES_MAX, NoHint, PRESPLIT_MAX,
+    project,
+};
 pub use list::{BufferSlice, DatafileList, LocalRange, split};
 pub use placement::{directory_server, first_data_server};
 pub use size::{FILE_BYTES_MAX, STRIPE_BYTES_MAX, STRIPE_BYTES_MIN, WIDTH_MAX, check, end_in_file, file_bytes, file_end, local_bytes};

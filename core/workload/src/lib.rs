@@ -46,19 +46,23 @@ impl Dirs {
     pub const ALL: [(&'static str, Dirs); 3] = [("shared", Dirs::Shared), ("own", Dirs::Own), ("split", Dirs::Split)];
 }
 
-/// How a client library makes, lists and removes files.
+/// How a client library makes, lists and removes files, and writes and reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// Weft's own: one request.
     Weft,
+    /// By the layer below every gateway (`weft-posix`): what leases tell is believed, what is done
+    /// in directories that nobody else knows is told later, and so is what is written to new
+    /// files.
+    Posix,
     /// A yardstick: the steps of PVFS2, a request each (Kuhn 2007, section 3.3).
     Classic,
 }
 
 impl Protocol {
     /// All, with their names in plans and options.
-    pub const ALL: [(&'static str, Protocol); 2] = [("weft", Protocol::Weft), ("classic", Protocol::Classic)];
+    pub const ALL: [(&'static str, Protocol); 3] = [("weft", Protocol::Weft), ("posix", Protocol::Posix), ("classic", Protocol::Classic)];
 }
 
 /// Which files the clients write and read.

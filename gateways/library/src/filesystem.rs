@@ -11,25 +11,13 @@ use std::thread::JoinHandle;
 
 use weft_base::{Credentials, FsId, Handle, SECOND, Status};
 use weft_client::{Client, FsStats};
-use weft_posix::{Gateway, InodeNumber, Options, Posix};
+use weft_posix::{Callers, InodeNumber, Options, Posix};
 use weft_rt::ThreadRuntime;
 
 use crate::error::{Error, Result};
 
 /// At the end servers get so many nanoseconds to hear what is closed.
 const CLOSE_PATIENCE: u64 = 10 * SECOND;
-
-/// Nothing is cached above, and every caller gets its error itself.
-#[derive(Debug)]
-pub struct Callers;
-
-impl Gateway for Callers {
-    fn forget_attributes(&self, _file: Handle) {}
-
-    fn forget_names(&self) {}
-
-    fn warn(&self, _line: &str) {}
-}
 
 /// The layer below.
 pub type PosixLayer<R> = Posix<R, Callers>;
@@ -123,19 +111,8 @@ impl<R: ThreadRuntime> FileSystem<R> {
     /// # Errors
     /// As [`FileSystem::open`].
     pub fn open_with(client: Client<R>, who: Credentials, umask: u32, habits: Habits) -> Result<FileSystem<R>> {
-        let options = Options {
-            ttl_ns: 0,
-            keeps_leases: false,
-            direct_from_bytes: 0,
-            keeps_locks: false,
-            appends_alone: habits.absorbs,
-            hears_closes: true,
-            absorbs: habits.absorbs,
-            sets_atime: false,
-            is_dataset: false,
-        };
         let id = client.map().fs_id;
-        let posix = Arc::new(Posix::new(client, Callers, options));
+        let posix = Arc::new(Posix::new(client, Callers, Options::for_callers(habits.absorbs)));
         let threads = Arc::new(Threads { begins: habits.thread_begins, all: Mutex::default() });
         let fs = FileSystem { posix, who, umask, id, process: std::process::id(), threads, calls_left: AtomicI64::new(-1) };
         fs.stat(b"/", true)?;

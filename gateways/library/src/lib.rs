@@ -21,7 +21,7 @@ mod whole;
 
 pub use error::{Error, Result};
 pub use file::{File, OpenOptions};
-pub use filesystem::{Callers, FileSystem, Habits, PosixLayer};
+pub use filesystem::{FileSystem, Habits, PosixLayer};
 pub use listing::{ListedEntry, Listing};
 pub use weft_posix::Stable;
 pub use weft_wire::ops::LockKind;

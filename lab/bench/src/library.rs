@@ -5,16 +5,19 @@
 //! whole batches where the library has a call for them, otherwise flows side by side.
 
 use std::cell::RefCell;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
 use weft_base::{FileKind, Handle, Payload};
 use weft_client::{ClassicClient, TreeNews, XattrFlags, run_window};
 use weft_host::connect::Fs;
+use weft_host::door::ProgramFs;
 use weft_layout::HintName;
+use weft_library::Habits;
 use weft_rt::Bulk;
 use weft_rt_real::ClientRt;
-use weft_steps::{Part, StepError, Surroundings};
+use weft_steps::{By, Part, StepError, Surroundings};
 use weft_wire::Rights;
 
 use crate::data::{MARK_BYTES, mark, noise};
@@ -32,6 +35,11 @@ const LIST_BYTES: u32 = 256 << 10;
 pub struct LibraryTarget {
     fs: Fs,
     root: Vec<u8>,
+    /// The same file system by the layer below gateways, once it is wanted: from then on its client
+    /// keeps leases.
+    layered: OnceLock<ProgramFs>,
+    /// One thread opens it: the end of a second one would be that of the leases.
+    opens: Mutex<()>,
 }
 
 /// See [`Target::Client`].
@@ -67,7 +75,17 @@ impl LibraryTarget {
         for (server, answer) in fs.ping_all() {
             answer.map_err(|error| fs.explain(&root, error)).with_context(|| format!("{} does not answer", server.name))?;
         }
-        Ok(LibraryTarget { fs, root })
+        Ok(LibraryTarget { fs, root, layered: OnceLock::new(), opens: Mutex::default() })
+    }
+
+    fn layered(&self) -> Result<&ProgramFs> {
+        let _one_opens = self.opens.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(layered) = self.layered.get() {
+            return Ok(layered);
+        }
+        let habits = Habits { leases_after: Some(0), absorbs: true, ..Habits::default() };
+        let layered = ProgramFs::open_with(self.fs.client.clone(), self.fs.who.clone(), 0, habits)?;
+        Ok(self.layered.get_or_init(|| layered))
     }
 
     fn path(&self, work: &Workload, client: &LibraryClient) -> Vec<u8> {
@@ -130,6 +148,9 @@ impl Target for LibraryTarget {
     }
 
     fn prepare(&self, client: &mut LibraryClient, step: WorkStep, work: &Workload) -> Result<()> {
+        if work.protocol == Protocol::Posix {
+            self.layered()?;
+        }
         let makes_files = matches!(step, WorkStep::Create | WorkStep::Write);
         if client.prepared.as_ref() != Some(work) || makes_files {
             let path = self.path(work, client);
@@ -158,11 +179,14 @@ impl Target for LibraryTarget {
     fn run(&self, client: &mut LibraryClient, step: WorkStep, work: &Workload, meter: &mut Meter) -> Result<()> {
         let path = self.path(work, client);
         let around = Marked { client: client.number, noise: &client.noise, is_alone: work.depth == 1, meter: RefCell::new(meter) };
-        let (library, who) = (&self.fs.client, &self.fs.who);
         let part = Part {
-            client: library,
-            classic: (work.protocol == Protocol::Classic).then_some(&client.classic),
-            who,
+            client: &self.fs.client,
+            by: match work.protocol {
+                Protocol::Weft => By::Client,
+                Protocol::Classic => By::Classic(&client.classic),
+                Protocol::Posix => By::Posix(self.layered()?.posix()),
+            },
+            who: &self.fs.who,
             work,
             number: client.number,
             batch: if work.depth == 1 { 1 } else { BATCH },
@@ -178,7 +202,7 @@ impl Target for LibraryTarget {
             match step {
                 WorkStep::Create => {
                     if below {
-                        folder.handle = self.run_at(&path, library.mkdir(who, client.dir, &folder.name, 0o755))?.handle;
+                        folder.handle = self.run_at(&path, part.make_directory(client.dir, &folder.name))?;
                     }
                     folder.handles = self.done(&path, part.create(folder.handle, &folder.names[..files]))?;
                 }
@@ -190,7 +214,7 @@ impl Target for LibraryTarget {
                 WorkStep::Remove => {
                     self.done(&path, part.remove(dir, &folder.names[..files]))?;
                     if below {
-                        self.run_at(&path, library.rmdir(who, client.dir, &folder.name))?;
+                        self.run_at(&path, part.remove_directory(client.dir, &folder.name))?;
                     }
                 }
             }
@@ -208,10 +232,10 @@ impl Target for LibraryTarget {
 async fn written(part: &LibraryPart<'_>, folder: &Folder) -> Result<Vec<Handle>, StepError> {
     let mut handles = Vec::new();
     for (name, number) in folder.names.iter().zip(0..part.work.streams_of()) {
-        let (attr, file, _) = part.client.create(part.who, folder.handle, name, &part.options()).await?;
+        let (handle, file) = part.open_new(folder.handle, name, &part.options()).await?;
         part.write(&file, number).await?;
-        part.client.close(file).await?;
-        handles.push(attr.handle);
+        part.close(file).await?;
+        handles.push(handle);
     }
     Ok(handles)
 }
@@ -222,12 +246,12 @@ async fn read(part: &LibraryPart<'_>, folder: &Folder) -> Result<(), StepError> 
     let (work, depth) = (part.work, part.work.depth as usize);
     let calls = work.blocks_of(0).div_ceil(work.blocks_per_call(0));
     let (files_at_once, calls_at_once) = if calls > 1 { (1, depth) } else { (depth, 1) };
-    let flows = folder.handles.iter().zip(0..work.streams_of()).map(|(handle, number)| async move {
-        let (_, file) = part.client.open(part.who, *handle, Rights::READ, false).await?;
+    let flows = folder.handles.iter().zip(&folder.names).zip(0..work.streams_of()).map(|((handle, name), number)| async move {
+        let file = part.open(*handle, (folder.handle, name), Rights::READ).await?;
         // Apart from this flow, which is moved with others like it: without optimisation they would
         // not fit on the stack of a thread.
         Box::pin(part.read(&file, number, calls_at_once)).await?;
-        Ok(part.client.close(file).await?)
+        Ok(part.close(file).await?)
     });
     run_window(flows, files_at_once).await.into_iter().collect()
 }

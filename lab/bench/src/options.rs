@@ -99,7 +99,8 @@ pub struct Options {
     /// Ask for the attributes of every entry that is listed
     #[arg(long, help_heading = "How")]
     attrs: bool,
-    /// How files are made, listed and removed: `classic` is a yardstick, the steps of PVFS2 in 2007
+    /// How files are made, listed and removed: `posix` as mounts and gateways do it, with leases,
+    /// in directories of their own told later; `classic` is a yardstick, the steps of PVFS2 in 2007
     /// with a request each (library)
     #[arg(long, value_parser = one_of(Protocol::ALL), default_value = "weft", help_heading = "How")]
     protocol: Protocol,
@@ -241,6 +242,8 @@ impl Options {
         only(by_path && (self.protocol != Protocol::Weft || self.no_metafile), "--protocol and --no-metafile", "the library")?;
         only(by_path && self.dir == Dirs::Split, "--dir split", "the library: by a path set the hint presplit")?;
         let classic = matches!(phases, Phases::One(WorkStep::Create | WorkStep::Readdir | WorkStep::Remove));
+        let has_layout = self.stripe_size.is_some() || self.stripe_width.is_some();
+        only(self.protocol == Protocol::Posix && has_layout, "--stripe-size and --stripe-width", "--protocol weft: set hints")?;
         only(self.protocol == Protocol::Classic && !classic, "--protocol classic", "create, readdir and remove")?;
         let empty = self.size_or(0) == 0 && !self.open && !self.fsync;
         only(self.protocol == Protocol::Classic && !empty, "--protocol classic", "empty files that are not opened")?;

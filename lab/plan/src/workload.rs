@@ -69,8 +69,8 @@ pub fn read(table: &Table<'_>, kind: Kind, clients: u32, choices: &mut Choices) 
             let protocol = table.swept("protocol", choices, |value| name(value, &Protocol::ALL))?.unwrap_or(Protocol::Weft);
             let items = items(table, choices)?;
             let size = table.swept("size", choices, bytes)?.unwrap_or(0);
-            if size > 0 && (items.kind != ItemsKind::Files || protocol != Protocol::Weft) {
-                return Err(table.error("size", "is for files, made by the protocol of Weft"));
+            if size > 0 && (items.kind != ItemsKind::Files || protocol == Protocol::Classic) {
+                return Err(table.error("size", "is for files, not made by the protocol classic"));
             }
             let no_metafile = table.swept("no_metafile", choices, truth)?.unwrap_or(false);
             let steps = [WorkStep::Create, WorkStep::Stat, WorkStep::Readdir, WorkStep::Read, WorkStep::Remove];

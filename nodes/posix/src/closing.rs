@@ -19,6 +19,8 @@ use crate::posix::Posix;
 const OTHERS_NS: u64 = 3 * MILLISECOND;
 /// The pause after servers have not taken what is left, in nanoseconds.
 const AGAIN_NS: u64 = 100 * MILLISECOND;
+/// How often is looked whether somebody else has closed what waited, in nanoseconds.
+const LOOK_NS: u64 = MILLISECOND / 10;
 /// How often servers are asked whether they have restarted, in nanoseconds: well within the time
 /// for which they keep the sessions of clients.
 const KEEP_ALIVE: u64 = 5 * SECOND;
@@ -161,6 +163,29 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
                 return;
             }
             self.rt().sleep_until(self.now() + MILLISECOND).await;
+        }
+    }
+
+    /// Waits until servers have heard of all that was made, removed and closed here before, for at
+    /// most so many nanoseconds. False: some of it is left, and is told later.
+    pub async fn settle(&self, within_ns: u64) -> bool {
+        let end = self.now() + within_ns;
+        loop {
+            self.tell_absorbed().await;
+            let (files, works) = {
+                let mut state = self.closes.lock();
+                (std::mem::take(&mut state.waiting), state.works)
+            };
+            if files.is_empty() && !works && !self.client.owes_absorbed() {
+                return true;
+            }
+            self.close_all(files).await;
+            if self.now() >= end {
+                return false;
+            }
+            if works {
+                self.rt().sleep_until(self.now() + LOOK_NS).await;
+            }
         }
     }
 

@@ -64,7 +64,7 @@ mod walks;
 pub use data::WriteHow;
 pub use description::{Caching, OpenHow, Opened, Stable};
 pub use error_counts::{ErrorCount, ErrorCounts};
-pub use gateway::Gateway;
+pub use gateway::{Callers, Gateway};
 pub use listings::Listed;
 pub use locking::Refusal;
 pub use node::{CallingThread, InodeNumber, Shown};

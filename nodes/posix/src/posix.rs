@@ -57,6 +57,23 @@ pub struct Options {
     pub is_dataset: bool,
 }
 
+impl Options {
+    /// For [`Callers`]. Leases, which `absorbs` needs, begin with [`Posix::keep_leases_below`].
+    pub fn for_callers(absorbs: bool) -> Options {
+        Options {
+            ttl_ns: 0,
+            keeps_leases: false,
+            direct_from_bytes: 0,
+            keeps_locks: false,
+            appends_alone: absorbs,
+            hears_closes: true,
+            absorbs,
+            sets_atime: false,
+            is_dataset: false,
+        }
+    }
+}
+
 /// One file system for many callers. The methods are called by many flows at once.
 pub struct Posix<R: Runtime, G> {
     pub(crate) client: Client<R>,

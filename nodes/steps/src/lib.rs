@@ -5,13 +5,18 @@
 //! It never says where files are or how many clients there are, and reads no clock.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_base::{Credentials, Handle, Payload};
+use weft_base::{Credentials, Handle, Payload, SECOND, Status};
 use weft_client::{ClassicClient, Client, CreateOptions, Error, OpenFile, run_window};
+use weft_posix::{Callers, InodeNumber, Met, OpenHow, Posix, WriteHow};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::Rights;
 use weft_workload::{Block, ItemsKind, Sharing, Workload};
+
+/// How long servers may take to hear of what a step has done, in nanoseconds.
+const SETTLE_NS: u64 = 60 * SECOND;
 
 /// Why a step failed.
 #[derive(Debug)]
@@ -60,12 +65,32 @@ pub trait Surroundings {
     fn count(&self, operations: u64, bytes: u64);
 }
 
+/// By what files are made, listed and removed, and written and read.
+pub enum By<'a, R: Runtime> {
+    /// The client library: a request each.
+    Client,
+    /// The steps of PVFS2; files are not written or read so.
+    Classic(&'a ClassicClient<R>),
+    /// The layer below gateways, with its flows beside the step. A step ends when servers have
+    /// heard of all that it has done.
+    Posix(&'a Posix<R, Callers>),
+}
+
+/// A file that is open, as [`By`] has opened it.
+#[derive(Debug)]
+pub enum Opened {
+    /// By the client library.
+    Client(Arc<OpenFile>),
+    /// Its number in the layer.
+    Posix(u64),
+}
+
 /// One client's part of the steps.
 pub struct Part<'a, R: Runtime, S> {
     /// The library.
     pub client: &'a Client<R>,
-    /// Given if files are made, listed and removed by the steps of PVFS2.
-    pub classic: Option<&'a ClassicClient<R>>,
+    /// By what.
+    pub by: By<'a, R>,
     /// For whom.
     pub who: &'a Credentials,
     /// What is done.
@@ -85,6 +110,14 @@ fn ranges(call: &[Block]) -> Vec<(u64, u64)> {
     call.iter().map(|block| (block.offset, block.bytes)).collect()
 }
 
+/// A file of the work, by the layer.
+fn opened(met: Met) -> Result<(Handle, Opened), Error> {
+    match met {
+        Met::File(attr, number) => Ok((attr.handle, Opened::Posix(number))),
+        Met::Other(attr) => Err(Error::local(Status::Exists, "open", attr.handle)),
+    }
+}
+
 fn sum(call: &[Block]) -> u64 {
     call.iter().map(|block| block.bytes).sum()
 }
@@ -97,6 +130,12 @@ impl<R: Runtime, S: Surroundings> Part<'_, R, S> {
     /// Flows that run side by side, each with so many names in one call.
     fn window(&self) -> usize {
         if self.batch == 1 { self.depth() } else { 1 }
+    }
+
+    /// Whose number an open file has.
+    fn layer(&self) -> &Posix<R, Callers> {
+        let By::Posix(layer) = self.by else { unreachable!("only the layer gives numbers") };
+        layer
     }
 
     /// How the client's files are made.
@@ -116,41 +155,122 @@ impl<R: Runtime, S: Surroundings> Part<'_, R, S> {
     /// Of the file system.
     pub async fn create(&self, dir: Handle, names: &[Bytes]) -> Result<Vec<Handle>, StepError> {
         if self.work.items.kind == ItemsKind::Directories {
-            let made = self.each(names, async |name| self.client.mkdir(self.who, dir, name, 0o755).await).await?;
-            return Ok(made.iter().map(|attr| attr.handle).collect());
+            let made = self.each(names, async |name| self.make_directory(dir, name).await).await?;
+            self.settle(dir).await?;
+            return Ok(made);
         }
-        if let Some(classic) = self.classic {
+        if let By::Classic(classic) = self.by {
             self.each(names, async |name| classic.create(self.who, dir, name, 0o644).await).await?;
             return Ok(Vec::new());
         }
-        let options = self.options();
-        if self.work.size > 0 || self.work.open || self.work.fsync {
-            let flows = names.iter().enumerate().map(|(number, name)| self.create_written(dir, name, number as u64, &options));
-            return Ok(run_window(flows, self.depth()).await.into_iter().collect::<Result<_, _>>()?);
+        let is_bare = self.work.size == 0 && !self.work.open && !self.work.fsync;
+        if let (By::Client, true) = (&self.by, is_bare) {
+            let options = self.options();
+            let calls = names.chunks(self.batch).map(|names| {
+                let made = self.client.create_many(self.who, dir, names, &options);
+                async move {
+                    let made = made.await.into_iter().map(|attr| attr.map(|attr| attr.handle)).collect::<Result<Vec<Handle>, _>>()?;
+                    self.around.count(made.len() as u64, 0);
+                    Ok(made)
+                }
+            });
+            let made = run_window(calls, self.window()).await.into_iter().collect::<Result<Vec<_>, Error>>()?;
+            return Ok(made.into_iter().flatten().collect());
         }
-        let calls = names.chunks(self.batch).map(|names| {
-            let made = self.client.create_many(self.who, dir, names, &options);
-            async move {
-                let made = made.await.into_iter().map(|attr| attr.map(|attr| attr.handle)).collect::<Result<Vec<Handle>, _>>()?;
-                self.around.count(made.len() as u64, 0);
-                Ok(made)
-            }
-        });
-        let made = run_window(calls, self.window()).await.into_iter().collect::<Result<Vec<_>, Error>>()?;
-        Ok(made.into_iter().flatten().collect())
+        let flows = names.iter().zip(0..).map(|(name, number)| self.create_written(dir, name, number));
+        let made = run_window(flows, self.depth()).await.into_iter().collect::<Result<_, _>>()?;
+        self.settle(dir).await?;
+        Ok(made)
     }
 
-    async fn create_written(&self, dir: Handle, name: &Bytes, number: u64, options: &CreateOptions) -> Result<Handle, Error> {
-        let (attr, file, _) = self.client.create(self.who, dir, name, options).await?;
+    async fn create_written(&self, dir: Handle, name: &Bytes, number: u64) -> Result<Handle, Error> {
+        let (handle, file) = self.open_new(dir, name, &self.options()).await?;
         for index in 0..self.work.blocks_of(number) {
             self.write_call(&file, number, &[self.work.block_of(self.number, number, index)]).await?;
         }
         if self.work.fsync {
-            self.client.fsync(&file, false).await?;
+            self.fsync(&file).await?;
         }
-        self.client.close(file).await?;
+        self.close(file).await?;
         self.around.count(1, self.work.bytes_of(number));
-        Ok(attr.handle)
+        Ok(handle)
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub async fn make_directory(&self, dir: Handle, name: &[u8]) -> Result<Handle, Error> {
+        Ok(match self.by {
+            By::Posix(layer) => layer.mkdir(self.who, InodeNumber::of(dir), name, 0o755).await?.attr.handle,
+            _ => self.client.mkdir(self.who, dir, name, 0o755).await?.handle,
+        })
+    }
+
+    /// Removes a directory.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub async fn remove_directory(&self, dir: Handle, name: &[u8]) -> Result<(), Error> {
+        match self.by {
+            By::Posix(layer) => layer.rmdir(self.who, InodeNumber::of(dir), name).await,
+            _ => self.client.rmdir(self.who, dir, name).await,
+        }
+    }
+
+    /// Makes a file of the work, or opens it if others have made it.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub async fn open_new(&self, dir: Handle, name: &[u8], options: &CreateOptions) -> Result<(Handle, Opened), Error> {
+        let By::Posix(layer) = self.by else {
+            let (attr, file, _) = self.client.create(self.who, dir, name, options).await?;
+            return Ok((attr.handle, Opened::Client(file)));
+        };
+        let how = OpenHow { exclusive: options.exclusive, ..OpenHow::direct(options.rights) };
+        opened(layer.open_name(self.who, InodeNumber::of(dir), name, how, Some(options.mode)).await?)
+    }
+
+    /// Opens a file of the work: by its handle, or as programs do it that have names.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub async fn open(&self, file: Handle, (dir, name): (Handle, &[u8]), rights: Rights) -> Result<Opened, Error> {
+        let By::Posix(layer) = self.by else {
+            return Ok(Opened::Client(self.client.open(self.who, file, rights, false).await?.1));
+        };
+        let met = layer.open_name(self.who, InodeNumber::of(dir), name, OpenHow::direct(rights), None).await?;
+        opened(met).map(|(_, file)| file)
+    }
+
+    /// Closes a file.
+    ///
+    /// # Errors
+    /// Of the file system, and of what was written before.
+    pub async fn close(&self, file: Opened) -> Result<(), Error> {
+        match file {
+            Opened::Posix(number) => {
+                let closed = self.layer().before_close(number).await;
+                self.layer().release(number).await;
+                closed
+            }
+            Opened::Client(file) => self.client.close(file).await,
+        }
+    }
+
+    async fn fsync(&self, file: &Opened) -> Result<(), Error> {
+        match file {
+            Opened::Posix(number) => self.layer().fsync(*number, false).await,
+            Opened::Client(file) => self.client.fsync(file, false).await,
+        }
+    }
+
+    /// Waits until servers have heard of what the step has done here.
+    async fn settle(&self, dir: Handle) -> Result<(), Error> {
+        match self.by {
+            By::Posix(layer) if !layer.settle(SETTLE_NS).await => Err(Error::local(Status::TimedOut, "create", dir)),
+            _ => Ok(()),
+        }
     }
 
     /// Something for each name, with requests of its own.
@@ -176,6 +296,9 @@ impl<R: Runtime, S: Surroundings> Part<'_, R, S> {
     /// # Errors
     /// Of the file system.
     pub async fn stat(&self, dir: Handle, names: &[Bytes], handles: &[Handle]) -> Result<(), StepError> {
+        if let By::Posix(layer) = self.by {
+            return self.each(names, async |name| layer.look(self.who, InodeNumber::of(dir), name).await.map(drop)).await.map(drop);
+        }
         if self.depth() == 1 {
             return self.each(names, async |name| self.client.lookup(self.who, dir, name).await.map(drop)).await.map(drop);
         }
@@ -191,13 +314,16 @@ impl<R: Runtime, S: Surroundings> Part<'_, R, S> {
     /// # Errors
     /// Of the file system.
     pub async fn list(&self, dir: Handle) -> Result<(), StepError> {
-        if let Some(classic) = self.classic {
+        if let By::Classic(classic) = self.by {
             self.around.count(classic.list(self.who, dir).await?, 0);
             return Ok(());
         }
         let mut cookie = 0;
         loop {
-            let page = self.client.readdir(self.who, dir, cookie, self.list_bytes, self.work.attrs).await?;
+            let page = match self.by {
+                By::Posix(layer) => layer.list_after(self.who, dir, cookie, self.list_bytes, self.work.attrs).await?,
+                _ => self.client.readdir(self.who, dir, cookie, self.list_bytes, self.work.attrs).await?,
+            };
             self.around.count(page.entries.len() as u64, 0);
             match page.entries.last() {
                 Some(last) if !page.end => cookie = last.cookie,
@@ -212,10 +338,16 @@ impl<R: Runtime, S: Surroundings> Part<'_, R, S> {
     /// Of the file system.
     pub async fn remove(&self, dir: Handle, names: &[Bytes]) -> Result<(), StepError> {
         if self.work.items.kind == ItemsKind::Directories {
-            return self.each(names, async |name| self.client.rmdir(self.who, dir, name).await).await.map(drop);
+            self.each(names, async |name| self.remove_directory(dir, name).await).await?;
+            return Ok(self.settle(dir).await?);
         }
-        if let Some(classic) = self.classic {
-            return self.each(names, async |name| classic.remove(self.who, dir, name).await).await.map(drop);
+        match self.by {
+            By::Classic(classic) => return self.each(names, async |name| classic.remove(self.who, dir, name).await).await.map(drop),
+            By::Posix(layer) => {
+                self.each(names, async |name| layer.unlink(self.who, InodeNumber::of(dir), name).await).await?;
+                return Ok(self.settle(dir).await?);
+            }
+            By::Client => {}
         }
         let calls = names.chunks(self.batch).map(|names| async move {
             self.client.unlink_many(self.who, dir, names).await.into_iter().collect::<Result<(), _>>()?;
@@ -229,36 +361,53 @@ impl<R: Runtime, S: Surroundings> Part<'_, R, S> {
     ///
     /// # Errors
     /// Of the file system.
-    pub async fn write(&self, file: &OpenFile, number: u64) -> Result<(), StepError> {
+    pub async fn write(&self, file: &Opened, number: u64) -> Result<(), StepError> {
         let calls = self.work.calls_of(self.number, number).map(|call| async move {
             self.write_call(file, number, &call).await?;
             self.around.count(1, sum(&call));
             Ok(())
         });
         run_window(calls, self.depth()).await.into_iter().collect::<Result<(), Error>>()?;
+        if let Opened::Posix(number) = file {
+            // What it has gathered is a part of the step.
+            self.layer().before_close(*number).await?;
+        }
         if self.work.fsync {
-            self.client.fsync(file, false).await?;
+            self.fsync(file).await?;
         }
         Ok(())
     }
 
-    async fn write_call(&self, file: &OpenFile, number: u64, call: &[Block]) -> Result<(), Error> {
+    async fn write_call(&self, file: &Opened, number: u64, call: &[Block]) -> Result<(), Error> {
         let marks = self.around.marks(number, call);
-        self.client.write_list(file, &ranges(call), self.around.bytes(call, &marks)).await
+        let data = self.around.bytes(call, &marks);
+        match (file, call) {
+            (Opened::Posix(file), [block]) => self.layer().write(self.who, *file, block.offset, data, WriteHow::default()).await,
+            (Opened::Posix(file), _) => self.layer().write_list(self.who, *file, &ranges(call), data).await,
+            (Opened::Client(file), _) => self.client.write_list(file, &ranges(call), data).await,
+        }
     }
 
     /// Reads the client's part of a file, so many calls at once, and checks it.
     ///
     /// # Errors
     /// Of the file system, or other bytes.
-    pub async fn read(&self, file: &OpenFile, number: u64, at_once: usize) -> Result<(), StepError> {
+    pub async fn read(&self, file: &Opened, number: u64, at_once: usize) -> Result<(), StepError> {
         let calls = self.work.calls_of(self.number, number).map(|call| async move {
-            let read = self.client.read_list(file, &ranges(&call)).await?;
+            let read = self.read_call(file, &call).await?;
             call.iter().zip(&read).try_for_each(|(block, pieces)| self.check(pieces, number, *block))?;
             self.around.count(1, sum(&call));
             Ok(())
         });
         run_window(calls, at_once).await.into_iter().collect()
+    }
+
+    async fn read_call(&self, file: &Opened, call: &[Block]) -> Result<Vec<Vec<Payload>>, Error> {
+        match (file, call) {
+            (Opened::Posix(file), [block]) => Ok(vec![self.layer().read(*file, block.offset, block.bytes).await?]),
+            (Opened::Posix(file), _) => self.layer().read_list(*file, &ranges(call)).await,
+            (Opened::Client(file), _) => self.client.read_list(file, &ranges(call)).await,
+        }
     }
 
     fn check(&self, pieces: &[Payload], number: u64, block: Block) -> Result<(), StepError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weft_base::{ClientId, ClusterMap, FsId, Layout, MILLISECOND, Nanos, SECOND, ServerId};
 use weft_client::{Client, ClientOptions};
 use weft_data_server::{CacheConfig, DataServerConfig};
-use weft_layout::Strips;
+use weft_layout::{INLINE_BYTES_DEFAULT, Strips};
 use weft_meta_server::{Durability, Engine, MetaServerConfig, ServingConfig};
 use weft_rt::Runtime;
 use weft_rt_sim::models::DiskProfile;
@@ -239,7 +239,11 @@ fn start_servers(sim: &Sim, map: &ClusterMap, shape: &ClusterShape, machine: Opt
         batch_interval_ns: BATCH_NS,
         ..ServingConfig::new(server, map.clone(), key.clone())
     };
-    let meta = MetaServerConfig { flush_each: shape.flush_each, ..MetaServerConfig::new(serving(ServerId(0))) };
+    let meta = MetaServerConfig {
+        flush_each: shape.flush_each,
+        inline_limit: INLINE_BYTES_DEFAULT,
+        ..MetaServerConfig::new(serving(ServerId(0)))
+    };
     let data = DataServerConfig {
         cache: CacheConfig { layer: shape.cache_layer, disk: disk_cost(&shape.profile.disk), ..CacheConfig::default() },
         ..DataServerConfig::new(serving(ServerId::data(0)))

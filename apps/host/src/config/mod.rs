@@ -33,9 +33,6 @@ pub use weft_serving::{Durability, Engine};
 
 /// Stripe size of new files unless the config says otherwise, in bytes.
 pub const STRIPE_BYTES_DEFAULT: u32 = 1 << 20;
-/// Files up to so many bytes lie beside their inodes in a new file system, unless it is made with
-/// another limit.
-pub const INLINE_BYTES_DEFAULT: u32 = 8 << 10;
 /// Longest time between an acknowledged change and stable storage under `batch`, in milliseconds.
 pub const BATCH_INTERVAL_MS_DEFAULT: u64 = 50;
 /// Longest path of a Unix socket in bytes: `sun_path` has 108 with its final NUL.

@@ -96,7 +96,7 @@ impl Settings {
             allow_faults: self.allow_faults,
             stripe_bytes: self.stripe_size.unwrap_or(config::STRIPE_BYTES_DEFAULT),
             stripe_width: self.stripe_width.unwrap_or(0),
-            inline_limit: self.inline_limit.unwrap_or(config::INLINE_BYTES_DEFAULT),
+            inline_limit: self.inline_limit.unwrap_or(weft_layout::INLINE_BYTES_DEFAULT),
             root_uid: nix::unistd::geteuid().as_raw(),
             root_gid: nix::unistd::getegid().as_raw(),
             servers,
