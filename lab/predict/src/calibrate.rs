@@ -117,6 +117,7 @@ pub fn start(of: &Primitives) -> MachineProfile {
         value("process.waker", call_ns, Ns, Fitted),
         value("process.woken", call_ns, Ns, Fitted),
         value("process.client_request", call_ns, Ns, Fitted),
+        value("process.client_record", call_ns, Ns, Fitted),
         value("process.client_copy_bandwidth", of.copy_bytes_per_s, BytesPerS, Fitted),
         value("process.local_latency", 0.0, Ns, Measured),
     ];
@@ -129,6 +130,8 @@ pub fn start(of: &Primitives) -> MachineProfile {
 const ON_ONE: &str = "local.processors=1";
 
 const DURABLE: [&str; 2] = ["weft.durability=sync", "workload.measure=[\"create\", \"remove\"]"];
+
+const UNTOLD: [&str; 2] = ["workload.protocol=posix", "workload.directories=own"];
 
 /// One thing that Weft does, on this machine and in the simulator.
 struct Probe {
@@ -191,6 +194,8 @@ pub struct Calibrated {
     pub unrest: f64,
 }
 
+/// What clients do without asking: their creates, and look-ups.
+const OF_UNTOLD_NAMES: [&str; 1] = ["process.client_record"];
 /// A durable write alone is not what a server waits for, which hands it to another thread.
 const OF_DURABLE_NAMES: [&str; 1] = ["disk.access"];
 
@@ -217,6 +222,14 @@ pub fn calibrate(dir: Option<&Path>, common: &Common, stop: &Stop, mut tell: imp
     let real: Vec<Vec<Took>> = probes.iter().map(measure).collect::<Result<_>>()?;
     let mut unrest: Vec<f64> = real.iter().flatten().map(|took| took.unrest).collect();
     let mut errors = search(&lab, &mut machine, &OF_NAMES, &probes, &real)?;
+
+    tell("names in a directory of one's own");
+    let probe = names(1, 30_000);
+    let untold = [&probe.set[..], &UNTOLD.map(String::from)].concat();
+    let probes = [Probe { set: untold, simulated: "workload.files=2000".into(), ..probe }];
+    let real: Vec<Vec<Took>> = probes.iter().map(measure).collect::<Result<_>>()?;
+    unrest.extend(real.iter().flatten().map(|took| took.unrest));
+    errors.extend(search(&lab, &mut machine, &OF_UNTOLD_NAMES, &probes, &real)?);
 
     tell("blocks of 64 KiB and of 1 MiB");
     let probes = [blocks("64KiB", "write"), blocks("1MiB", "write"), blocks("64KiB", "read"), blocks("1MiB", "read")];

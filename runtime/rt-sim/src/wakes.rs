@@ -23,8 +23,10 @@ use crate::world::State;
 impl State {
     /// When declared work that begins now is done; `None` if it costs nothing.
     pub(crate) fn begin_work(&mut self, node: NodeId, work: Work) -> Option<u64> {
-        let cost = match (work, &self.profile.process) {
-            (Work::Request, Some(process)) if self.nodes[node.index()].process.is_client => process.client_request_ns,
+        let of_client = self.profile.process.as_ref().filter(|_| self.nodes[node.index()].process.is_client);
+        let cost = match (work, of_client) {
+            (Work::Request, Some(process)) => process.client_request_ns,
+            (Work::Record, Some(process)) => process.client_record_ns,
             _ => self.profile.cpu.cost_ns(work),
         };
         (cost > 0).then(|| self.use_core(node, cost))

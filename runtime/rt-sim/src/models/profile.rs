@@ -38,6 +38,9 @@ pub struct ProcessProfile {
     pub woken_ns: u64,
     /// [`Work::Request`] of a client, in nanoseconds.
     pub client_request_ns: u64,
+    /// [`Work::Record`] of a client, which answers from memory or keeps a change for later, in
+    /// nanoseconds.
+    pub client_record_ns: u64,
     /// Rate at which a client copies bulk data into and out of messages, in bytes per second; 0
     /// means that it is free. Between machines the server does so too.
     pub copy_bytes_per_s: u64,
