@@ -194,8 +194,7 @@ impl<R: Runtime> Nfs<R> {
     /// Attributes of an object that has a name, as far as they can be had soon.
     pub(crate) async fn look(&self, handle: Handle) -> Result<Seen, Failure> {
         let seen = self.posix.see(handle).await?;
-        // What has lost its last name is kept for those who have it open, and NFS clients have not.
-        if seen.attr.nlink == 0 { Err(NfsStatus::STALE.into()) } else { Ok(seen) }
+        named(seen.attr).map(|attr| Seen { attr, ..seen })
     }
 
     /// The same for those who do not care for the size.
@@ -206,7 +205,7 @@ impl<R: Runtime> Nfs<R> {
     /// The same, exact. A client that appends writes where these say that the file ends.
     pub(crate) async fn seen_exactly(&self, handle: Handle) -> Result<Attr, Failure> {
         let seen = self.look(handle).await?;
-        Ok(if seen.is_exact { seen.attr } else { self.posix.wait_to_see(handle).await? })
+        if seen.is_exact { Ok(seen.attr) } else { named(self.posix.wait_to_see(handle).await?) }
     }
 
     /// Attributes for those who may want them: exact, or none.
@@ -336,6 +335,11 @@ impl<R: Runtime> Nfs<R> {
     pub(crate) fn now(&self) -> Nanos {
         self.posix.rt().now()
     }
+}
+
+/// What has lost its last name is kept for those who have it open, and NFS clients have not.
+fn named(attr: Attr) -> Result<Attr, Failure> {
+    if attr.nlink == 0 { Err(NfsStatus::STALE.into()) } else { Ok(attr) }
 }
 
 /// Attributes that a client may be told: a size that is not exact is none.

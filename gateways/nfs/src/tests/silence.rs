@@ -5,7 +5,7 @@ use weft_base::{Credentials, Handle, ROOT_HANDLE, SECOND, ServerId};
 use weft_client::CreateOptions;
 use weft_rt::Bulk;
 
-use super::world::{Fh, User, World, mode, read_after};
+use super::world::{Call, Fh, User, World, mode, read_after};
 use crate::types::NfsStatus;
 
 const LATER: u32 = NfsStatus::LATER.0;
@@ -57,6 +57,20 @@ fn sizes_are_exact_or_not_told() {
         })
         .unwrap();
     assert_eq!((made.bool(), made.opaque(64), read_after(&mut made)), (Ok(true), Ok(file), None));
+}
+
+#[test]
+fn a_file_that_goes_while_its_size_is_waited_for_is_stale() {
+    let world = World::new(1, 2);
+    let gate = world.gateway_that_warns(&["/:no_root_squash"], Box::new(|_| {}));
+    let user = world.user(&gate, 0);
+    let (root, file) = written_by_others(&world, &user);
+    silence(&world, 10 * SECOND);
+    let looks: Call<u32> = Box::new(move |user| user.getattr(&file).map(|seen| seen.links));
+    let removes: Call<u32> = Box::new(move |user| user.remove(&root, "file").map(|()| 0));
+    let done = world.at_once(vec![(user.clone(), 0, looks), (user, 5 * SECOND, removes)]);
+    let outcomes: Vec<_> = done.into_iter().map(|done| done.outcome).collect();
+    assert_eq!(outcomes, [Err(NfsStatus::STALE.0), Ok(0)]);
 }
 
 #[test]

@@ -153,8 +153,6 @@ impl Names {
             (Ok(Some(_)), Ok(Gives::Object(object)), Act::Lookup(place)) => self.leads_to(*place, object),
             (Ok(None), Ok(Gives::Links(links)), Act::Getattr(object)) => self.links(object) == *links,
             (Ok(None), Ok(Gives::Nothing | Gives::Names(_) | Gives::Bytes(_)), _) => true,
-            // It was there when the answer began.
-            (Err(STALE), Ok(Gives::Links(0)), Act::Getattr(_)) => true,
             // Which of two reasons is said first is open.
             (Err(STALE), Err(EXISTS), Act::Link(_, place)) => before.places.contains_key(place),
             (Err(expected), Err(status), _) => expected == *status,
