@@ -7,6 +7,7 @@ mod common;
 use common::*;
 use weft_base::{Credentials, Handle, MILLISECOND, ROOT_HANDLE, Result, SECOND, ServerId, Status};
 use weft_meta_server::Engine;
+use weft_rt::Runtime;
 use weft_rt_sim::Fault;
 use weft_wire::ops::*;
 use weft_wire::{NameKey, Rights};
@@ -195,6 +196,10 @@ fn a_split_directory_gives_its_project_wherever_something_is_made() {
         set_hint(&client, dir, "user.weft.project", "9").await.expect("root may");
         assert_eq!(taken().await, 1, "itself, once");
         make(2).await;
+        // Directories on other servers count when these have heard of the decision, which is after
+        // the answer.
+        let rt = client.caller.rt();
+        rt.sleep_until(rt.now() + 50 * MILLISECOND).await;
         assert_eq!(taken().await, 7);
         client.create(ROOT_HANDLE, "outside", Rights::default()).await.expect("create");
         for server in (0..SERVERS).map(ServerId) {
