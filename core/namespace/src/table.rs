@@ -68,6 +68,10 @@ impl InodeTable {
         if page.used == 0 {
             self.pages.remove(&number);
             self.order.remove(&number);
+            // A map does not become smaller by itself.
+            if self.pages.len() < self.pages.capacity() / 8 {
+                self.pages.shrink_to(2 * self.pages.len());
+            }
         }
         Some(old)
     }
@@ -89,6 +93,22 @@ mod tests {
 
     use super::*;
     use weft_base::{FileKind, Layout, WallTime};
+
+    #[test]
+    fn a_table_that_was_large_becomes_small() {
+        let layout = Layout { stripe_bytes: 1 << 20, width: 1, first: 0, generation: 1 };
+        let inode = Inode::new(FileKind::File, 0o644, 1, 0, layout, WallTime(0));
+        let mut table = InodeTable::default();
+        for number in 0..100_000 {
+            table.insert(Handle(number), inode.clone());
+        }
+        let most = table.pages.capacity();
+        for number in 0..99_000 {
+            table.remove(Handle(number));
+        }
+        assert!(table.pages.capacity() * 8 < most, "{} of {most}", table.pages.capacity());
+        assert_eq!((table.len(), table.from(Handle(0)).count()), (1000, 1000));
+    }
 
     #[test]
     fn behaves_like_a_map() {

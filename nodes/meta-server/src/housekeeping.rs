@@ -21,6 +21,10 @@ const SLICE_PAUSE_NS: u64 = MILLISECOND;
 const CHECKPOINT_RETRY_NS: u64 = 5 * SECOND;
 /// Before one that may make room it is so many times as long as the last one took, at least.
 const ROOM_PAUSES: u64 = 10;
+/// The memory of fewer inodes that are gone stays with the server.
+const GONE_INODES: u64 = 4096;
+/// So does that of less than one in so many.
+const GONE_SHARE: u64 = 8;
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Starts the flows that live as long as the server.
@@ -69,6 +73,21 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         self.look_after_journal();
     }
 
+    /// At a tick that finds as many inodes as the one before: gives the memory of those back that
+    /// are gone. While they go it lies in small pieces between others, so that much work gives
+    /// little back.
+    fn look_after_memory(&self) {
+        let Some(give_back) = self.config.serving.process.give_freed_memory_back else { return };
+        let now = self.state.borrow().inode_count();
+        let (most, seen) = self.background.inodes.get();
+        let most = most.max(now);
+        let is_due = seen == now && most - now >= GONE_INODES.max(most / GONE_SHARE);
+        if is_due {
+            give_back();
+        }
+        self.background.inodes.set((if is_due { now } else { most }, now));
+    }
+
     /// Begins a checkpoint when there is much to replay, or when it makes room on a disk that has
     /// little.
     fn look_after_journal(self: &Rc<Self>) {
@@ -112,6 +131,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.settle_quotas();
             self.kept(self.engine.rest().await);
             self.look_after_journal();
+            self.look_after_memory();
             if self.rt.now() >= grace_ends {
                 self.state.borrow_mut().end_grace();
                 self.clients.sessions.borrow_mut().grace_ends();

@@ -51,6 +51,8 @@ pub(crate) struct Background {
     /// When a checkpoint may be written that perhaps makes room.
     pub(crate) room_next: Cell<Nanos>,
     pub(crate) flushing: Cell<bool>,
+    /// The most inodes since freed memory was given back, and how many the last tick has seen.
+    pub(crate) inodes: Cell<(u64, u64)>,
     /// Requests for changes that are looked after.
     pub(crate) watchers: Cell<u32>,
     /// Directories whose names go to other servers.
@@ -112,6 +114,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             checkpointing: Cell::new(false),
             room_next: Cell::default(),
             flushing: Cell::new(false),
+            inodes: Cell::default(),
             watchers: Cell::new(0),
             ways: Ways::default(),
             demand: Demand::new(&config.split, &state, now),

@@ -50,6 +50,8 @@ pub struct Process {
     pub trace: Option<TraceService>,
     /// Knows the keys that are accepted; `None`: there are none.
     pub keys: Option<Arc<dyn KeyLists>>,
+    /// Gives memory that was freed back to the system, without waiting for that.
+    pub give_freed_memory_back: Option<fn()>,
 }
 
 impl ServingConfig {

@@ -10,6 +10,7 @@
 
 #![allow(unsafe_code)]
 
+mod heap;
 mod limits;
 mod sockets;
 
@@ -26,6 +27,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use bytes::BufMut;
 use weft_base::{Nanos, SECOND};
 
+pub use heap::give_freed_memory_back;
 pub use limits::{do_with_few_addresses, outlive_the_file_size_limit};
 pub(crate) use sockets::*;
 

@@ -291,6 +291,25 @@ fn few_addresses_are_enough_for_servers_and_mounts() {
     fs.down();
 }
 
+/// Memory of files that are gone goes back to the system. The C library keeps it by itself.
+#[test]
+fn removed_files_leave_no_memory_behind() {
+    let fs = FileSystem::up(&["--meta", "1", "--data", "1"]);
+    let pid = fs.pid("meta0").unwrap();
+    let kib = |what: &str| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
+        line.trim_start_matches(':').trim_end_matches("kB").trim().parse::<u64>().unwrap()
+    };
+    let before = kib("VmRSS");
+    // It removes them one by one.
+    ok(weft().args(["bench", "create", "--files", "100000", "--depth", "64", "--reps", "1", "--fs"]).arg(fs.state()));
+    let most = kib("VmHWM") - before;
+    assert!(most > 10 << 10, "{most} KiB for 100,000 files");
+    wait_until("the memory is back", PATIENCE, || kib("VmRSS").saturating_sub(before) < most / 4);
+    fs.down();
+}
+
 /// What the system's own tools show.
 #[test]
 fn a_mount_has_the_type_of_its_file_system() {

@@ -122,7 +122,11 @@ impl Args {
         };
         let about = format!("starts, process {}, listens on {}", std::process::id(), server.listen);
         write_line(Level::Info, &server.name, &about);
-        let process = Process { trace: may_be_told.then_some(TRACE), keys: accepted.map(|accepted| accepted as _) };
+        let process = Process {
+            trace: may_be_told.then_some(TRACE),
+            keys: accepted.map(|accepted| accepted as _),
+            give_freed_memory_back: Some(give_freed_memory_back),
+        };
         let serving = ServingConfig { process, ..serving_config(server, &config, key, create) };
         match server.id.role() {
             ServerRole::Meta => {
@@ -146,7 +150,13 @@ impl Args {
 /// What this process does about its recording, if it may be told.
 const TRACE: TraceService = TraceService { command: trace, read: weft_recording::read };
 
-/// Executes a command about the recording of this process.
+/// Gives memory back to the system beside the thread that serves: requests go on that need no more
+/// than what this thread has at hand.
+fn give_freed_memory_back() {
+    // Without a thread it stays until the next time.
+    let _ = std::thread::Builder::new().name("memory".into()).spawn(weft_rt_real::give_freed_memory_back);
+}
+
 /// Writes a line that any user can cause: one in a second at most, so that the log keeps what else
 /// it says.
 fn warn(server: &str, what: &str) {
@@ -158,6 +168,7 @@ fn warn(server: &str, what: &str) {
     }
 }
 
+/// Executes a command about the recording of this process.
 fn trace(request: &TraceRequest) -> TraceReply {
     let home = TRACES.get().map_or(Path::new(""), PathBuf::as_path);
     let reply = weft_recording::command(request, home, weft_recording::Commander::KeyHolder);
