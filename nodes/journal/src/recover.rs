@@ -4,13 +4,16 @@
 use weft_base::Status;
 use weft_rt::{Disk, FileId};
 use weft_store::Lsn;
-use weft_store::checkpoint::{CheckpointEnd, CheckpointReader};
-use weft_store::journal::{EndReason, FRAME_ALIGN, Replay, ReplayError, SEGMENT_HEADER_BYTES, SegmentHeader, first_segment_for};
+use weft_store::checkpoint::{CheckpointEnd, CheckpointError, CheckpointHeader, CheckpointReader};
+use weft_store::journal::{
+    EndReason, FRAME_ALIGN, FrameAt, Replay, ReplayError, SEGMENT_HEADER_BYTES, SegmentHeader, first_segment_for, frame_at,
+};
 
 use crate::journal::{End, Segment, Spare, Start};
 use crate::{Journal, JournalConfig, JournalError, names};
 
-/// Bytes of a checkpoint that are read at once.
+/// Bytes of a checkpoint or a segment whose records are handed out at once; more only for a longer
+/// frame.
 const READ_BYTES: u64 = 1 << 20;
 
 /// A record that recovery hands out.
@@ -30,11 +33,12 @@ pub trait TakesFound {
     /// It is not understood.
     fn take(&mut self, found: Found<'_>) -> Result<(), Status>;
 
-    /// A segment of the journal ends: what records had in them for other files may go there.
+    /// A piece of the journal of about a MiB ends: what records had in them for other files may go
+    /// there. All of the journal is known to be whole by then.
     ///
     /// # Errors
     /// The disk failed.
-    fn segment_ends(&mut self) -> impl Future<Output = Result<(), JournalError>> {
+    fn piece_ends(&mut self) -> impl Future<Output = Result<(), JournalError>> {
         async { Ok(()) }
     }
 }
@@ -61,7 +65,9 @@ pub struct Recovered {
 
 impl<D: Disk> Journal<D> {
     /// Reads the directory and hands every record to `taker`, first those of the checkpoint, then
-    /// those of the journal in order. The journal goes on where it ends.
+    /// those of the journal in order. The journal goes on where it ends. It is checked as a whole
+    /// before the first record of it is handed out, and before a state grows in memory: for that a
+    /// segment is read at once.
     ///
     /// # Errors
     /// [`JournalError::Damaged`] if records that were promised to be there are not, or if `taker`
@@ -72,11 +78,11 @@ impl<D: Disk> Journal<D> {
             let failed = JournalError::during("remove an unfinished checkpoint");
             disk.remove(names::CHECKPOINT_UNFINISHED).await.map_err(failed)?;
         }
-        let (checkpoint, checkpoint_bytes) = match names::numbers(&listed, "checkpoint").last() {
-            Some(generation) => read_checkpoint(disk, *generation, &config, &mut taker).await.map(|(end, bytes)| (Some(end), bytes))?,
-            None => (None, 0),
+        let generation = names::numbers(&listed, "checkpoint").last().copied();
+        let start_lsn = match generation {
+            Some(generation) => start_of_checkpoint(disk, generation, &config).await?,
+            None => Lsn::FIRST,
         };
-        let start_lsn = checkpoint.map_or(Lsn::FIRST, |end| end.header.start_lsn);
         let segments = find_segments(disk, &names::numbers(&listed, "journal")).await?;
         if segments.is_empty() {
             return Err(JournalError::Damaged("the journal is missing".into()));
@@ -85,37 +91,36 @@ impl<D: Disk> Journal<D> {
         let first_needed = first_segment_for(&headers, start_lsn).map_or(0, |index| headers[index].sequence);
 
         let mut replay = Replay::new(config.fs_id, config.server, start_lsn);
-        let (mut journal_records, mut bytes) = (0, 0);
-        let mut newest_image = bytes::Bytes::new();
+        let mut newest_bytes = 0;
+        let mut whole = Vec::new();
         for segment in segments.iter().filter(|segment| segment.sequence >= first_needed) {
             let name = names::segment(segment.sequence);
             // What a crash left in the page cache must be on the disk before anything may follow
             // it.
             disk.sync(segment.file).await.map_err(JournalError::during(format!("sync {name}")))?;
-            // One image at a time: a server may have little more memory than it serves with.
-            if segment.header.is_some() {
-                newest_image = bytes::Bytes::new();
-            }
             let image = read_all(disk, segment.file, &name).await?;
-            let records = replay.segment(segment.sequence, &image).map_err(damaged)?;
-            for (lsn, record) in records {
-                taker
-                    .take(Found::Journal(lsn, record))
-                    .map_err(|status| JournalError::Damaged(format!("record {lsn} in {name} is not understood: {status}")))?;
-                journal_records += 1;
-                bytes += record.len() as u64;
-            }
-            taker.segment_ends().await?;
-            if segment.header.is_some() {
-                newest_image = image;
+            let has_records = replay.segment(segment.sequence, &image).map_err(damaged)?.next().is_some();
+            if let (Some(header), Some((_, end))) = (segment.header, replay.last_end()) {
+                newest_bytes = image.len() as u64;
+                whole.extend(has_records.then_some((segment.file, header, end)));
             }
         }
+        let (checkpoint, checkpoint_bytes) = match generation {
+            Some(generation) => read_checkpoint(disk, generation, &config, &mut taker).await.map(|(end, bytes)| (Some(end), bytes))?,
+            None => (None, 0),
+        };
         let end = replay.finish(checkpoint.map_or(Lsn::NONE, |end| end.end_lsn)).map_err(damaged)?;
         if let (true, EndReason::LostUnsynced { offset, later_lsn }) = (config.same_boot, end.end) {
             let name = headers.last().map_or_else(String::new, |header| names::segment(header.sequence));
             return Err(JournalError::Damaged(format!(
                 "{name} is damaged at byte {offset}: records up to {later_lsn} are unreadable, although there was no power cut"
             )));
+        }
+
+        let (mut journal_records, mut bytes) = (0, 0);
+        for (file, header, end) in whole {
+            let (records, record_bytes) = hand_out(disk, file, &header, end, start_lsn, &mut taker).await?;
+            (journal_records, bytes) = (journal_records + records, bytes + record_bytes);
         }
 
         let mut spares = take_spares(disk, &names::numbers(&listed, "spare"), &config).await?;
@@ -129,13 +134,13 @@ impl<D: Disk> Journal<D> {
         give_back(disk, &mut spares, config.segment_bytes).await?;
         let newest = begun.last().map(|newest| newest.header.sequence);
         // A file that somebody has cut short may end within a frame; nothing follows that.
-        let is_aligned = newest_image.len().is_multiple_of(FRAME_ALIGN);
+        let is_aligned = newest_bytes.is_multiple_of(FRAME_ALIGN as u64);
         let start = Start {
             next_lsn: end.next_lsn,
             sequence: end.next_sequence,
             end: end.last_end.filter(|(sequence, _)| newest == Some(*sequence) && is_aligned).map(|(_, offset)| End {
                 offset,
-                image: newest_image,
+                file_bytes: newest_bytes,
                 is_marked: end.is_marked,
             }),
             segments: begun,
@@ -268,6 +273,73 @@ async fn read_all<D: Disk>(disk: &D, file: FileId, name: &str) -> Result<bytes::
     Ok(disk.read(file, 0, len).await.map_err(failed())?.to_bytes())
 }
 
+/// Hands out the records of a segment from `start_lsn` on, piece by piece. Its frames are whole up
+/// to `end`. Returns the number of records and their bytes.
+async fn hand_out<D: Disk>(
+    disk: &D,
+    file: FileId,
+    header: &SegmentHeader,
+    end: u64,
+    start_lsn: Lsn,
+    taker: &mut impl TakesFound,
+) -> Result<(u64, u64), JournalError> {
+    let name = names::segment(header.sequence);
+    let (mut count, mut record_bytes) = (0, 0);
+    let (mut at, mut wanted) = (SEGMENT_HEADER_BYTES as u64, READ_BYTES);
+    while at < end {
+        let read = disk.read(file, at, wanted.min(end - at)).await;
+        let piece = read.map_err(JournalError::during(format!("read {name}")))?.to_bytes();
+        let mut used = 0;
+        loop {
+            match frame_at(piece.get(used..).unwrap_or_default(), header) {
+                FrameAt::Whole { records, bytes, .. } => {
+                    for (lsn, record) in records.skip_while(|(lsn, _)| *lsn < start_lsn) {
+                        let understood = taker.take(Found::Journal(lsn, record));
+                        understood
+                            .map_err(|status| JournalError::Damaged(format!("record {lsn} in {name} is not understood: {status}")))?;
+                        (count, record_bytes) = (count + 1, record_bytes + record.len() as u64);
+                    }
+                    used += bytes;
+                }
+                FrameAt::Longer { bytes } if used == 0 && bytes as u64 > wanted => {
+                    wanted = bytes as u64;
+                    break;
+                }
+                _ if used == 0 => return Err(JournalError::Damaged(format!("{name} is not what it was a moment ago, at byte {at}"))),
+                _ => break,
+            }
+        }
+        if used > 0 {
+            (at, wanted) = (at + used as u64, READ_BYTES);
+            taker.piece_ends().await?;
+        }
+    }
+    Ok((count, record_bytes))
+}
+
+/// From which record on the journal is needed, as the header of the checkpoint says.
+async fn start_of_checkpoint<D: Disk>(disk: &D, generation: u64, config: &JournalConfig) -> Result<Lsn, JournalError> {
+    let name = names::checkpoint(generation);
+    let failed = || JournalError::during(format!("read {name}"));
+    let damaged = |error: CheckpointError| JournalError::Damaged(format!("{name}: {error}"));
+    let file = disk.open(&name, false).await.map_err(failed())?;
+    let mut reader = CheckpointReader::new();
+    reader.push(&disk.read(file, 0, READ_BYTES).await.map_err(failed())?.to_bytes());
+    disk.close(file);
+    reader.next_chunk().map_err(damaged)?;
+    let header = reader.header().ok_or(damaged(CheckpointError::Incomplete))?;
+    check_owner(header, generation, config)?;
+    Ok(header.start_lsn)
+}
+
+fn check_owner(header: &CheckpointHeader, generation: u64, config: &JournalConfig) -> Result<(), JournalError> {
+    if (header.fs_id, header.server_id, header.generation) == (config.fs_id, config.server, generation) {
+        return Ok(());
+    }
+    let name = names::checkpoint(generation);
+    Err(JournalError::Damaged(format!("{name}: it belongs to another server, file system or generation")))
+}
+
 async fn read_checkpoint<D: Disk>(
     disk: &D,
     generation: u64,
@@ -289,10 +361,7 @@ async fn read_checkpoint<D: Disk>(
         offset += bytes.len() as u64;
         reader.push(&bytes);
         while let Some(chunk) = reader.next_chunk().map_err(|error| damaged(error.to_string()))? {
-            let header = reader.header().expect("a chunk follows the header");
-            if (header.fs_id, header.server_id, header.generation) != (config.fs_id, config.server, generation) {
-                return Err(damaged("it belongs to another server, file system or generation".into()));
-            }
+            check_owner(reader.header().expect("a chunk follows the header"), generation, config)?;
             for record in chunk.records() {
                 taker.take(Found::Checkpoint(record)).map_err(|status| damaged(format!("a record is not understood: {status}")))?;
             }
@@ -300,8 +369,6 @@ async fn read_checkpoint<D: Disk>(
     }
     disk.close(file);
     let end = reader.finish().map_err(|error| damaged(error.to_string()))?;
-    if (end.header.fs_id, end.header.server_id, end.header.generation) != (config.fs_id, config.server, generation) {
-        return Err(damaged("it belongs to another server, file system or generation".into()));
-    }
+    check_owner(&end.header, generation, config)?;
     Ok((end, len))
 }

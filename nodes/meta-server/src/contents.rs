@@ -98,9 +98,10 @@ impl<D: Disk> TakesFound for Replay<'_, D> {
         Ok(())
     }
 
-    /// Contents go into the container segment by segment: those of a long journal would fill the
-    /// memory. A block that had another owner later has its content from further behind.
-    async fn segment_ends(&mut self) -> std::result::Result<(), JournalError> {
+    /// Contents go into the container piece by piece: those of a long journal would fill the
+    /// memory. A block that had another owner later has its content from further behind, which is
+    /// there: the journal is whole.
+    async fn piece_ends(&mut self) -> std::result::Result<(), JournalError> {
         let Ok(Some((file, blocks))) = self.container.0 else { return Ok(()) };
         let mut from = 0;
         loop {

@@ -147,6 +147,12 @@ impl Replay {
         Ok(records.into_iter().flatten().skip_while(move |(lsn, _)| *lsn < start_lsn))
     }
 
+    /// Where the frames of the last segment end that has any life: its sequence number and the
+    /// offset in bytes.
+    pub fn last_end(&self) -> Option<(u64, u64)> {
+        self.last_end.map(|(sequence, offset)| (sequence, offset as u64))
+    }
+
     /// Ends the replay. `needed_lsn` is the checkpoint's `end_lsn`: the journal must reach that far
     /// ([`ReplayError::MissingTail`]).
     pub fn finish(self, needed_lsn: Lsn) -> Result<ReplayEnd, ReplayError> {
@@ -154,11 +160,10 @@ impl Replay {
         if next_lsn <= needed_lsn {
             return Err(ReplayError::MissingTail { last: next_lsn.prev(), needed: needed_lsn });
         }
-        let last_end = self.last_end.map(|(sequence, offset)| (sequence, offset as u64));
         Ok(ReplayEnd {
             next_lsn,
             next_sequence: self.sequence_max.map_or(1, |newest| newest + 1),
-            last_end,
+            last_end: self.last_end(),
             end: self.end,
             is_marked: self.is_marked,
         })

@@ -5,7 +5,7 @@ mod segments;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use weft_base::{FsId, Payload, ServerId};
 use weft_rt::{Disk, FaultPoint, Signal};
 use weft_store::Lsn;
@@ -57,8 +57,8 @@ pub(crate) struct Inner {
 pub(crate) struct End {
     /// Where the frames of the newest segment end, in bytes.
     pub(crate) offset: u64,
-    /// Everything that this segment holds.
-    pub(crate) image: Bytes,
+    /// Length of its file.
+    pub(crate) file_bytes: u64,
     pub(crate) is_marked: bool,
 }
 
@@ -117,10 +117,7 @@ impl<D: Disk> Journal<D> {
             first_lsn: start.next_lsn,
         };
         let writer = match (&start.end, start.segments.last()) {
-            (Some(end), Some(newest)) => {
-                let file_bytes = end.image.len() as u64;
-                JournalWriter::resume(newest.header, segment_bytes, file_bytes, end.offset, start.next_lsn)
-            }
+            (Some(end), Some(newest)) => JournalWriter::resume(newest.header, segment_bytes, end.file_bytes, end.offset, start.next_lsn),
             _ => JournalWriter::start(new, segment_bytes),
         };
         let inner = Inner {

@@ -15,7 +15,7 @@ use crate::{JournalError, names};
 const SPARES_MAX: usize = 4;
 
 /// What lies behind the end of a journal is compared and overwritten in pieces of so many bytes.
-const TAIL_BYTES: usize = 64 << 10;
+const TAIL_BYTES: u64 = 64 << 10;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
@@ -235,8 +235,8 @@ impl<D: Disk> Journal<D> {
     /// Makes the rest of the newest segment what the writer expects: a mark, where there is room
     /// for one, and zeros. What else lies there (a torn frame, frames that a power cut has
     /// separated from those before, an earlier life of the file) must never be taken for a
-    /// continuation of what is written from now on. The file was synced before `end.image` was
-    /// read, so zeros there are on stable storage.
+    /// continuation of what is written from now on. The file was synced before it was checked, so
+    /// zeros there are on stable storage.
     pub(super) async fn clear_behind(&self, end: End) -> Result<(), JournalError> {
         let (Segment { header, file }, mark) = {
             let inner = self.inner.borrow();
@@ -244,22 +244,22 @@ impl<D: Disk> Journal<D> {
         };
         let failed = || JournalError::during(format!("go on in {}", names::segment(header.sequence)));
         let (_, mark) = mark.unwrap_or_default();
-        let found = end.image.get(end.offset as usize..).unwrap_or_default();
         let mut is_changed = false;
-        let mut at = 0;
-        while at < found.len() {
-            let found = &found[at..found.len().min(at + TAIL_BYTES)];
+        let mut at = end.offset;
+        while at < end.file_bytes {
+            let read = self.disk.read(file, at, TAIL_BYTES.min(end.file_bytes - at)).await;
+            let found = read.map_err(failed())?.to_bytes();
             let mut wanted = BytesMut::zeroed(found.len());
-            if at == 0 {
+            if at == end.offset {
                 let len = mark.len().min(wanted.len());
                 wanted[..len].copy_from_slice(&mark[..len]);
             }
             if found != wanted {
                 let wanted = Payload::Real(wanted.freeze());
-                self.disk.write(file, end.offset + at as u64, wanted).await.map_err(failed())?;
+                self.disk.write(file, at, wanted).await.map_err(failed())?;
                 is_changed = true;
             }
-            at += found.len();
+            at += TAIL_BYTES;
         }
         assert!(!end.is_marked || !mark.is_empty(), "what was found as a mark had room");
         if is_changed {
