@@ -88,6 +88,10 @@ impl<D: Disk> Journal<D> {
             return Err(JournalError::Damaged("the journal is missing".into()));
         }
         let headers: Vec<SegmentHeader> = segments.iter().filter_map(|segment| segment.header).collect();
+        if headers.is_empty() {
+            let name = names::segment(segments[0].sequence);
+            return Err(JournalError::Damaged(format!("{name} has no header, nor has any other segment: the journal is lost")));
+        }
         let first_needed = first_segment_for(&headers, start_lsn).map_or(0, |index| headers[index].sequence);
 
         let mut replay = Replay::new(config.fs_id, config.server, start_lsn);
@@ -99,6 +103,12 @@ impl<D: Disk> Journal<D> {
             // it.
             disk.sync(segment.file).await.map_err(JournalError::during(format!("sync {name}")))?;
             let image = read_all(disk, segment.file, &name).await?;
+            // A segment is allocated before it gets its name. What a power cut leaves may be
+            // shorter.
+            if config.same_boot && image.len() < SEGMENT_HEADER_BYTES {
+                let bytes = image.len();
+                return Err(JournalError::Damaged(format!("{name} was cut to {bytes} bytes: what it held is lost, without a power cut")));
+            }
             let has_records = replay.segment(segment.sequence, &image).map_err(damaged)?.next().is_some();
             if let (Some(header), Some((_, end))) = (segment.header, replay.last_end()) {
                 newest_bytes = image.len() as u64;

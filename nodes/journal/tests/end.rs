@@ -7,7 +7,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use weft_base::{FsId, SECOND, ServerId};
 use weft_journal::{Found, Journal, JournalConfig, JournalError, Lsn};
-use weft_rt::{Runtime, ServerRuntime};
+use weft_rt::{Disk, Runtime, ServerRuntime};
 use weft_rt_sim::{Fault, NodeConfig, NodeId, Profile, Sim, SimDisk, SimRt};
 
 const SEGMENT: u64 = 64 << 10;
@@ -279,4 +279,42 @@ fn too_little_room_for_a_journal_is_told_with_numbers_and_leaves_nothing() {
     assert!(matches!(refused, Err(JournalError::NoSpaceToBegin { .. })), "{refused:?}");
     assert!(refused.expect_err("refused").to_string().contains("at least 1 MiB"));
     assert_eq!(sim.disk_files(node), []);
+}
+
+/// The first segment of a journal is begun when the journal is made, and a segment has all its
+/// bytes before it has its name.
+#[test]
+fn a_segment_that_was_cut_to_nothing_is_not_taken_for_one_that_was_never_begun() {
+    for segments in 1..3 {
+        let (sim, node) = world(7);
+        let cut = move |rt: SimRt| async move {
+            let journal = Journal::create(rt.disk(), config(7)).await.expect("there is room");
+            let mut records = 0;
+            while records == 0 || files_of(rt.disk(), "journal.").await < segments {
+                journal.ensure_room().await.expect("there is room");
+                write(&journal, 10).await;
+                records += 10;
+            }
+            journal.bring_to_rest().await.expect("the disk works");
+            let name = format!("journal.{segments}");
+            for len in [0, 4095] {
+                let file = rt.disk().open(&name, false).await.expect("it is there");
+                rt.disk().set_len(file, len).await.expect("the disk works");
+                rt.disk().sync(file).await.expect("the disk works");
+                for same_boot in [true, false] {
+                    // A power cut may have taken a segment that was only named.
+                    let may_be = segments > 1 && !same_boot;
+                    if !may_be {
+                        let refused = recover(rt.disk(), 8, same_boot).await.map(drop);
+                        assert!(matches!(&refused, Err(JournalError::Damaged(text)) if text.contains(&name)), "{len}: {refused:?}");
+                    }
+                }
+            }
+        };
+        sim.block_on(node, SECOND, cut).expect("it ends");
+    }
+}
+
+async fn files_of(disk: &SimDisk, prefix: &str) -> usize {
+    disk.list().await.expect("the disk works").iter().filter(|name| name.starts_with(prefix)).count()
 }
