@@ -6,7 +6,7 @@ use weft_base::Nanos;
 use weft_journal::{Found, Lsn, Superblock};
 use weft_rt::{Disk, DiskError, ServerRuntime};
 use weft_serving::{Life, begin_life, find_container, find_store, make_container, make_journal, make_superblock, replay_journal};
-use weft_store::objects::{ObjectRecord, ObjectReplay, ObjectTable};
+use weft_store::objects::{BLOCK_BYTES, ObjectRecord, ObjectReplay, ObjectTable};
 
 use crate::objects::Removed;
 use crate::record::{JournalRecord, is_growth};
@@ -52,10 +52,17 @@ async fn format<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<F
 async fn recover<R: ServerRuntime>(rt: &R, config: &DataServerConfig, superblock: Superblock) -> Result<Foundation<R::Disk>, ServerError> {
     let disk = rt.disk();
     let container = find_container(disk, CONTAINER_NAME, &config.serving).await?;
-    let container = container.ok_or_else(|| ServerError::Store("the container is not there".into()))?;
+    let container = container.ok_or_else(|| ServerError::Store(format!("the container {CONTAINER_NAME} is not there, or empty")))?;
     let mut replay = Replay::new(rt.now());
     let (journal, power_was_cut) = replay_journal(rt, &config.serving, &superblock, |found: Found<'_>| replay.take(found)).await?;
     let (table, removed) = replay.finish(power_was_cut, capacity_bytes(config.capacity_bytes))?;
+    // Data is in the container before a record of it is believed. What is written behind the end of
+    // one that was cut would make zeros of what is missing.
+    let end = table.usage().high_water_bytes;
+    let bytes = disk.len(container).await.map_err(disk_error("look at the container"))?;
+    if bytes.next_multiple_of(BLOCK_BYTES) < end {
+        return Err(ServerError::Store(format!("the container {CONTAINER_NAME} was cut: it has {bytes} bytes, and objects lie in {end}")));
+    }
 
     // From here on the next restart must come to the same result, whatever ends this life.
     disk.sync(container).await.map_err(disk_error("sync the container"))?;
@@ -66,8 +73,7 @@ async fn recover<R: ServerRuntime>(rt: &R, config: &DataServerConfig, superblock
     let life = begin_life(disk, superblock, boot_id(disk, config.cache.write_back.is_some())).await?;
     // Nothing is behind the last object any more, whatever comes. What was left there goes back to
     // the disk.
-    let end = table.usage().high_water_bytes;
-    if disk.len(container).await.map_err(disk_error("look at the container"))? > end {
+    if bytes > end {
         disk.set_len(container, end).await.map_err(disk_error("cut the container"))?;
     }
     Ok(Foundation { life, container, journal: Some(journal), table, removed })

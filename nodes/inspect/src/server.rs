@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use weft_base::{Handle, ServerId, ServerRole};
+use weft_base::{FsId, Handle, ServerId, ServerRole};
 use weft_data_server::object_table;
 use weft_journal::{Found, Superblock};
 use weft_namespace::{Change, Record};
 use weft_store::Lsn;
 use weft_store::checkpoint::CheckpointReader;
 use weft_store::journal::{Replay, SegmentHeader, first_segment_for};
-use weft_store::objects::{BLOCK_BYTES, BlockRun};
+use weft_store::objects::{BLOCK_BYTES, BlockRun, ContainerHeader};
 
 use crate::files::{FIRST, NEWEST, read_checkpoint};
 use crate::{Report, StoreFile, inspect_file};
@@ -55,6 +55,10 @@ pub fn inspect_server(files: &impl ServerFiles, list: bool) -> Vec<Report> {
         match files.len(&name).and_then(|len| Ok((len, files.read(&name, looked_at)?))) {
             Ok((len, bytes)) => {
                 reports.push(inspect_file(&name, kind, &bytes, len, list));
+                if kind == StoreFile::Container {
+                    history.add_container(name, len, &bytes, &mut reports);
+                    continue;
+                }
                 // Of a directory of another version nothing can be said.
                 if kind == StoreFile::Superblock && reports[0].not_read.is_some() {
                     return reports;
@@ -115,7 +119,10 @@ fn of_rows(reports: &[Report], main: &str) -> Report {
 #[derive(Default)]
 struct History {
     server: Option<ServerId>,
+    fs_id: Option<FsId>,
     engine: Option<String>,
+    /// Name and length of the container.
+    container: Option<(String, u64)>,
     checkpoint: Option<Vec<u8>>,
     segments: Vec<(u64, Vec<u8>)>,
 }
@@ -125,12 +132,35 @@ impl History {
         match kind {
             StoreFile::Superblock => {
                 let superblock = Superblock::parse(&bytes).ok();
+                self.fs_id = superblock.as_ref().map(|superblock| superblock.fs_id);
                 (self.server, self.engine) = superblock.map(|superblock| (superblock.server, superblock.engine)).unzip();
             }
             // Generations ascend, so the newest one stays.
             StoreFile::Checkpoint if is_whole(&bytes) => self.checkpoint = Some(bytes),
             StoreFile::Segment => self.segments.push((number, bytes)),
             StoreFile::Checkpoint | StoreFile::Container | StoreFile::Database | StoreFile::Tail => {}
+        }
+    }
+
+    /// A container, of which the last report is.
+    fn add_container(&mut self, name: String, len: u64, bytes: &[u8], reports: &mut [Report]) {
+        let (Some(server), Some(fs_id), Some(report)) = (self.server, self.fs_id, reports.last_mut()) else { return };
+        if let Ok(header) = ContainerHeader::decode(bytes)
+            && (header.fs_id, header.server_id) != (fs_id, server)
+        {
+            report.damaged(0, format!("it belongs to {} of file system {}", header.server_id, header.fs_id));
+        }
+        self.container = Some((name, len));
+    }
+
+    /// Whether the container has all that lies in it: so many bytes, and the last block may have
+    /// fewer if it is not filled.
+    fn check_container(&self, name: &str, end: u64, is_filled: bool, report: &mut Report) {
+        let least = if is_filled { end } else { end.saturating_sub(BLOCK_BYTES - 1) };
+        match &self.container {
+            Some((_, len)) if *len >= least => {}
+            Some((name, len)) => report.damaged(*len, format!("{name} ends here, and what lies in it at {end}")),
+            None => report.damaged(None, format!("{name} is missing")),
         }
     }
 
@@ -151,7 +181,10 @@ impl History {
             Err(what) => report.damaged(None, what),
         }
         if !is_data {
-            contents(&found, &mut report);
+            let end = contents(&found, &mut report);
+            if end > 0 {
+                self.check_container("contents", end, true, &mut report);
+            }
             return Some(report);
         }
         let each = found.iter().map(|(lsn, bytes)| match lsn {
@@ -162,7 +195,9 @@ impl History {
             Ok(table) => {
                 report.field("objects", table.object_count());
                 report.field("bytes in use", table.used_bytes());
-                report.field("end of the container", table.usage().high_water_bytes);
+                let end = table.usage().high_water_bytes;
+                report.field("end of the container", end);
+                self.check_container("objects", end, false, &mut report);
                 if list {
                     for (key, stat) in table.iter() {
                         let extents: Vec<String> =
@@ -190,8 +225,9 @@ impl History {
     }
 }
 
-/// Where files have contents beside their inodes, and whether any block has two owners.
-fn contents(found: &[(Option<Lsn>, Vec<u8>)], report: &mut Report) {
+/// Where files have contents beside their inodes, and whether any block has two owners. Returns
+/// where they end in their container.
+fn contents(found: &[(Option<Lsn>, Vec<u8>)], report: &mut Report) -> u64 {
     let mut runs: BTreeMap<Handle, BlockRun> = BTreeMap::new();
     for (_, bytes) in found {
         // What is no record was told with its file.
@@ -208,18 +244,20 @@ fn contents(found: &[(Option<Lsn>, Vec<u8>)], report: &mut Report) {
         }
     }
     if runs.is_empty() {
-        return;
+        return 0;
     }
     let mut used: Vec<(BlockRun, Handle)> = runs.into_iter().map(|(handle, run)| (run, handle)).collect();
     used.sort_unstable();
     report.field("contents beside inodes", used.len());
     report.field("blocks of contents", used.iter().map(|(run, _)| run.blocks).sum::<u64>());
-    report.field("end of the contents", used.last().map_or(0, |(run, _)| run.end() * BLOCK_BYTES));
+    let end = used.last().map_or(0, |(run, _)| run.end() * BLOCK_BYTES);
+    report.field("end of the contents", end);
     for pair in used.windows(2) {
         if pair[0].0.end() > pair[1].0.start {
             report.damaged(None, format!("block {} is of the contents of {} and of {}", pair[1].0.start, pair[0].1, pair[1].1));
         }
     }
+    end
 }
 
 fn is_whole(checkpoint: &[u8]) -> bool {
@@ -237,11 +275,11 @@ fn end_of(checkpoint: &[u8]) -> Option<(Lsn, Lsn)> {
 
 #[cfg(test)]
 mod tests {
-    use weft_base::{ClusterMap, DataTime, FileKind, FsId, Layout, MODE_INLINE, ServerEntry, WallTime};
+    use weft_base::{ClusterMap, DataTime, FileKind, Layout, MODE_INLINE, ServerEntry, WallTime};
     use weft_namespace::Inode;
     use weft_store::checkpoint::{CheckpointHeader, CheckpointWriter};
     use weft_store::journal::FrameBuilder;
-    use weft_store::objects::{ContainerHeader, ExtentPut, ObjectKey, ObjectRecord};
+    use weft_store::objects::{ExtentPut, ObjectKey, ObjectRecord};
 
     use super::*;
 
@@ -383,6 +421,16 @@ mod tests {
         damaged.get_mut("objects").unwrap()[30] ^= 1;
         let reports = inspect_server(&damaged, false);
         assert!(!reports[0].is_whole() && reports[1].to_string().contains("DAMAGE at byte 0"));
+        let told = |files: &BTreeMap<String, Vec<u8>>| inspect_server(files, false).iter().map(Report::to_string).collect::<String>();
+        let mut cut = files();
+        cut.get_mut("objects").unwrap().truncate(8192);
+        assert!(told(&cut).contains("DAMAGE at byte 8192: objects ends here"), "{}", told(&cut));
+        cut.remove("objects");
+        assert!(told(&cut).contains("objects is missing"));
+        let mut swapped = files();
+        let other = ContainerHeader { fs_id: FS, server_id: ServerId::data(1) }.encode();
+        swapped.get_mut("objects").unwrap()[..other.len()].copy_from_slice(&other);
+        assert!(told(&swapped).contains("it belongs to data1 of file system"), "{}", told(&swapped));
         damaged.remove("superblock");
         assert!(inspect_server(&damaged, false)[0].to_string().contains("there is none"));
     }

@@ -35,10 +35,10 @@ pub async fn find_container<D: Disk>(disk: &D, name: &str, config: &ServingConfi
         disk.close(container);
         return Ok(None);
     }
-    let header = ContainerHeader::decode(&block).map_err(|error| ServerError::Store(format!("the container: {error}")))?;
+    let header = ContainerHeader::decode(&block).map_err(|error| ServerError::Store(format!("the container {name}: {error}")))?;
     let ContainerHeader { fs_id, server_id } = header;
     match (fs_id, server_id) == (config.map.fs_id, config.server) {
         true => Ok(Some(container)),
-        false => Err(ServerError::Store(format!("the container belongs to {server_id} of file system {fs_id}"))),
+        false => Err(ServerError::Store(format!("the container {name} belongs to {server_id} of file system {fs_id}"))),
     }
 }

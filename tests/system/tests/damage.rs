@@ -95,6 +95,29 @@ fn promise_damage_is_noticed() {
             assert_noticed(&fs, server, &file, false);
             fs::write(&file, good).unwrap();
         }
+        // Where the bytes of files are. Those of a small one are beside its inode.
+        fs.start(&[]);
+        fs::write(fs.path("small"), [7; 900]).unwrap();
+        ok(weft().arg("cp").arg(fs.path("small")).arg(fs.at(&format!("/small-{server}"))));
+        fs.down();
+        let (container, far) = if server == "data0" { ("objects", 20_000) } else { ("contents", 4096) };
+        let container = fs.server_dir(server).join(container);
+        let good = fs::read(&container).unwrap();
+        for bytes in [0, 4096 + 100, far] {
+            fs::write(&container, &good[..bytes]).unwrap();
+            assert_noticed(&fs, server, &container, false);
+            fails(weft().arg("inspect").arg(fs.server_dir(server)));
+        }
+        fs::write(&container, &good).unwrap();
+        flip(&container, 20);
+        assert_noticed(&fs, server, &container, false);
+        flip(&container, 20);
+        // A segment that was cut is none that was never begun.
+        let journal = files(&fs, server, "journal").pop().unwrap();
+        let good = fs::read(&journal).unwrap();
+        fs::write(&journal, b"").unwrap();
+        assert_noticed(&fs, server, &journal, false);
+        fs::write(&journal, good).unwrap();
         fs.start(&[]);
         check("/two");
     }
