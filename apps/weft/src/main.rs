@@ -15,6 +15,7 @@ mod mount_helper;
 use std::process::ExitCode;
 
 use clap::Parser;
+use commands::Cli;
 
 /// How the operating system says that a process may open no more.
 const TOO_FEW: &str = "Too many open files (os error 24)";
@@ -24,8 +25,9 @@ const MORE: &str = "this process needs more: raise the limit (`ulimit -n`)";
 fn main() -> ExitCode {
     weft_rt_real::outlive_the_file_size_limit();
     weft_rt_real::do_with_few_addresses();
-    let outcome = mount_helper::command_line(std::env::args_os().collect()).map(|line| {
-        let cli = commands::Cli::parse_from(line);
+    let line = mount_helper::command_line(std::env::args_os().collect());
+    let cli = line.and_then(|line| Cli::try_parse_from(&line).map_err(|error| Ok(Cli::refuse(&line, &error))));
+    let outcome = cli.map(|cli| {
         if !cli.may_record() {
             return cli.run();
         }

@@ -92,6 +92,24 @@ fn a_job_ends_as_its_command_does() {
     jobs.check_gone();
 }
 
+/// A job script tells by the code whose fault it was, also of a line with a mistake in it.
+#[test]
+fn what_weft_run_cannot_read_ends_as_its_own_failure() {
+    let code = |line: &[&str]| run(weft().args(line), PATIENCE).status.unwrap().code();
+    let wrong: [&[&str]; 5] = [
+        &["run", "--no-such-option", "--ephemeral", "--", "true"],
+        &["run", "--ephemeral"],
+        &["run", "--", "true"],
+        &["run", "--ephemeral", "--data", "many", "--", "true"],
+        &["--timeout", "none", "run", "--ephemeral", "--", "true"],
+    ];
+    assert!(wrong.iter().all(|line| code(line) == Some(125)), "{:?}", wrong.map(code));
+    assert_eq!(
+        (code(&["run", "--help"]), code(&["ls", "--no-such-option"]), code(&["no-such-command", "run"])),
+        (Some(0), Some(2), Some(2))
+    );
+}
+
 #[test]
 fn signals_reach_the_command_of_a_job() {
     if !available("signals_reach_the_command_of_a_job", &[Need::Fuse]) {

@@ -46,10 +46,11 @@ mod up;
 mod watch;
 mod xattr;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use weft_host::connect::Common;
 
 /// Weft: a parallel file system.
@@ -151,6 +152,22 @@ commands! {
 }
 
 impl Cli {
+    /// Says why this command line is none, or the help that it asks for; gives the code to end
+    /// with. What `weft run` ends with must not look like the end of its command.
+    pub fn refuse(line: &[OsString], error: &clap::Error) -> ExitCode {
+        // Nobody may read it any more.
+        let _ = error.print();
+        let is_run = || {
+            let matches = Cli::command().ignore_errors(true).try_get_matches_from(line);
+            matches.is_ok_and(|matches| matches.subcommand_name() == Some("run"))
+        };
+        match error.exit_code() {
+            0 => ExitCode::SUCCESS,
+            _ if is_run() => ExitCode::from(run::FAILED),
+            code => ExitCode::from(code as u8),
+        }
+    }
+
     /// True if the environment may ask for a recording of this process. One that becomes another
     /// program has none, and may have no thread for it.
     pub fn may_record(&self) -> bool {
@@ -169,7 +186,6 @@ impl Cli {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent_and_every_command_has_an_example() {
