@@ -230,6 +230,28 @@ impl ListedMount {
         Ok(mounts::at(&self.place)?.as_ref().is_some_and(is_this))
     }
 
+    /// Unmounts and waits for the end of the process, which has brought everything to servers then.
+    ///
+    /// # Errors
+    /// If programs use it; it goes on to serve them then.
+    pub fn end_unused(&self) -> Result<Unmounted> {
+        let Some(pid) = self.pid else { return self.end() };
+        let place = self.place.display();
+        let was_mounted = self.is_mounted()?;
+        if was_mounted && let Err(error) = weft_fuse::unmount(&self.place, false) {
+            bail!("cannot unmount {place}: {error}; end what uses it (`fuser -vm {}` shows that)", shell_word(&self.place));
+        }
+        let patience = if was_mounted { MOUNT_PATIENCE } else { BUSY_PATIENCE };
+        match process::wait_until(patience, || Ok(process::holder(&self.pid_file)?.is_none()))? {
+            true if was_mounted => Ok(Unmounted::Done),
+            true => Ok(Unmounted::Nothing),
+            false => bail!(
+                "process {pid} still serves {place}: a job of `weft run` or a container has it, programs use what was unmounted, or not all \
+                 that was written is at servers yet"
+            ),
+        }
+    }
+
     /// Unmounts and ends the process.
     ///
     /// # Errors

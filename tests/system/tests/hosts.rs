@@ -2,11 +2,13 @@
 //! this machine; a fake `ssh` (`hosts/ssh`) leads to them.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use weft_system_tests::{FileSystem, Need, Signal, alive, available, fails, ok, signal, wait_until, weft};
+use weft_system_tests::{FileSystem, Need, Signal, alive, available, fails, ok, run, signal, wait_until, weft};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -94,7 +96,8 @@ fn a_job_gets_a_file_system_over_its_hosts() {
     fs::write(hosts.0.path("results"), "in the way").unwrap();
     assert!(fails(&mut hosts.down(&[])).contains("results"));
     fs::remove_file(hosts.0.path("results")).unwrap();
-    ok(&mut hosts.down(&[]));
+    let said = run(&mut hosts.down(&[]), PATIENCE);
+    assert!(said.is_success() && !said.words().contains("still connected"), "{}", said.words());
     assert_eq!(fs::read_to_string(hosts.0.path("results/input/f19")).unwrap(), "19");
     assert_eq!(fs::read_to_string(hosts.0.path("results/late")).unwrap(), "late");
     hosts.check_gone(&names);
@@ -167,6 +170,87 @@ fn an_interrupted_copy_out_ends_nothing_and_does_not_go_on() {
     assert_eq!(whole(), FILES);
     // What is not there is told before anything is begun.
     assert!(fails(&mut hosts.up(&["--stage-in", "nothing"])).contains("nothing: No such file"));
+    hosts.check_gone(&names);
+}
+
+/// What programs write through a mount while `weft down` copies would be in no copy: it unmounts
+/// first, and where a program uses the mount nothing is ended.
+#[test]
+fn what_is_written_through_a_mount_is_copied_out_or_keeps_the_end_away() {
+    if !available("what_is_written_through_a_mount_is_copied_out_or_keeps_the_end_away", &[Need::Fuse]) {
+        return;
+    }
+    let names = ["127.0.0.2"];
+    let hosts = Hosts::new(&names, 1);
+    ok(&mut hosts.up(&["--meta", "1", "--data", "1", "--stage-out", "results", "--mount", "mnt"]));
+    let mnt = hosts.0.mnt();
+    let mut open = fs::File::create(mnt.join("open")).unwrap();
+    for _ in 0..2 {
+        open.write_all(b"more").unwrap();
+        let said = fails(&mut hosts.down(&[]));
+        assert!(said.contains(&format!("cannot unmount {}: ", mnt.display())) && said.contains("nothing was ended"), "{said}");
+        assert!(!hosts.0.path("results/open").exists(), "nothing is copied in vain");
+    }
+    drop(open);
+    // A job of its own has a mount that nobody else sees.
+    let job = "touch ready; while ! test -e over; do sleep 0.05; done; echo late > $WEFT_MOUNT/late";
+    let mut job = hosts.weft(&["run", "--state"]).arg(hosts.0.state()).args(["--", "sh", "-euc", job]).spawn().unwrap();
+    wait_until("a job that runs", PATIENCE, || hosts.0.path("ready").exists());
+    let said = fails(&mut hosts.down(&[]));
+    assert!(said.contains("a job of `weft run`") && said.contains("nothing was ended"), "{said}");
+    assert!(mnt.join("open").exists(), "the other mount stays, too");
+    fs::write(hosts.0.path("over"), "").unwrap();
+    assert!(job.wait().unwrap().success());
+    // Who may still write is counted.
+    let mut watch = hosts.weft(&["watch"]).arg(hosts.0.at("/")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(watch.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    let said = run(&mut hosts.down(&[]), PATIENCE);
+    assert!(said.is_success() && said.words().contains("clients are still connected: 1;"), "{}", said.words());
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    assert_eq!(fs::read_to_string(hosts.0.path("results/open")).unwrap(), "moremore");
+    assert_eq!(fs::read_to_string(hosts.0.path("results/late")).unwrap(), "late\n");
+    hosts.check_gone(&names);
+}
+
+/// What others than mounts of this machine change meanwhile is copied, too, or keeps the end away.
+#[test]
+fn a_change_during_the_copy_out_is_copied_as_well_or_keeps_the_end_away() {
+    let names = ["127.0.0.2"];
+    let hosts = Hosts::new(&names, 1);
+    fs::write(hosts.0.path("large"), vec![7; 20_000_000]).unwrap();
+    ok(&mut hosts.up(&["--meta", "1", "--data", "1", "--stage-in", "large", "--stage-out", "results"]));
+    let is_over = AtomicBool::new(false);
+    let change = |thread: u32| {
+        for number in 0.. {
+            if is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            ok(hosts.weft(&["mkdir"]).arg(hosts.0.at(&format!("/{thread}-{number}"))));
+        }
+    };
+    let said = std::thread::scope(|scope| {
+        (0..3).for_each(|thread| _ = scope.spawn(move || change(thread)));
+        let said = fails(&mut hosts.down(&[]));
+        is_over.store(true, Ordering::Relaxed);
+        said
+    });
+    assert!(said.contains("which programs change") && said.contains("nothing was ended"), "{said}");
+    // A change while the copy is held up by a server.
+    let on_host = fs::read_dir(hosts.disk(names[0])).unwrap().next().unwrap().unwrap().path();
+    let server = fs::read_to_string(on_host.join("run/data0.pid")).unwrap();
+    let server: u32 = server.split_whitespace().next().unwrap().parse().unwrap();
+    fs::remove_file(hosts.0.path("results/large")).unwrap();
+    signal(server, Signal::STOP).unwrap();
+    let down = hosts.down(&[]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("a copy that has begun", PATIENCE, || hosts.0.path("results/large").exists());
+    ok(hosts.weft(&["mkdir"]).arg(hosts.0.at("/late")));
+    signal(server, Signal::CONT).unwrap();
+    let ended = down.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && said.contains("while it was copied"), "{ended:?}");
+    assert!(hosts.0.path("results/late").is_dir());
     hosts.check_gone(&names);
 }
 

@@ -28,7 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Args {
     #[command(flatten)]
     state: NamedState,
-    /// Of a file system over hosts (`weft up --hosts`): first copy everything to this folder
+    /// Of a file system over hosts (`weft up --hosts`): unmount and copy everything to this folder
+    /// first
     #[arg(long, value_name = "DIR", conflicts_with = "discard")]
     stage_out: Option<PathBuf>,
     /// Of a file system over hosts: copy nothing out, also if `weft up` was told to

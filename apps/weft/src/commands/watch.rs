@@ -96,7 +96,7 @@ impl Args {
 }
 
 /// Asks for a cursor.
-const NOW: ChangeCursor = ChangeCursor { log: 0, lsn: 0, segment: 0, offset: 0 };
+pub const NOW: ChangeCursor = ChangeCursor { log: 0, lsn: 0, segment: 0, offset: 0 };
 
 fn scan(fs: &Fs, path: &[u8], root: Handle) -> Result<WatchedTree> {
     fs.run_at(path, fs.client.watched_tree(&fs.who, root, |error| tell(&fs.explain(path, error).to_string())))

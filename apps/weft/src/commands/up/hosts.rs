@@ -1,6 +1,7 @@
 //! `weft up` over the hosts of a job, and its end.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,17 +13,21 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use weft_base::{ServerId, Status};
 use weft_host::config::{Config, KeyFiles, write_in_one_step};
 use weft_host::connect::{Common, Fs, random};
 use weft_host::fs_arg::FsPath;
 use weft_host::hosts::{self, Job, Launcher};
+use weft_host::mount_list::{self, Unmounted};
 use weft_host::output::{print, shell_word, tell};
 use weft_host::state::StateDir;
 use weft_host::stop_signals::StopSignals;
 use weft_host::{job, process, state};
+use weft_wire::ops::ChangeCursor;
 
 use crate::commands::genconfig::NAME_DEFAULT;
 use crate::commands::node::READY;
+use crate::commands::watch::NOW;
 use crate::commands::{down, hold, mount};
 use crate::copy::Copied;
 
@@ -36,6 +41,10 @@ const AGAIN: &str = "nothing was ended, so that nothing is lost; mend this and t
 /// How long a host needs beyond the deadline of an operation until it is given up.
 const REACH: std::time::Duration = std::time::Duration::from_secs(60);
 
+/// How often everything is copied again that was changed during the copy.
+const COPIES_MAX: usize = 3;
+/// How long the servers have to hear that a client has ended.
+const CLIENTS_PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
 /// Between two looks at a copy.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(20);
 
@@ -216,39 +225,22 @@ impl super::Args {
     }
 }
 
-/// Ends a file system over hosts: copies out what shall stay, unmounts, ends the servers. `None` if
+/// Ends a file system over hosts: unmounts, copies out what shall stay, ends the servers. `None` if
 /// it is interrupted before it ends anything.
 ///
 /// # Errors
-/// If something cannot be copied, and then all else is and nothing is ended; or if something
-/// survives.
+/// If a mount is in use, or something cannot be copied or is changed meanwhile: nothing is ended
+/// then, and what can be copied is. If something survives.
 pub fn down(state: &StateDir, config: &Config, stage_out: Option<&Path>, discard: bool, common: &Common) -> Result<Option<String>> {
     let stopped = stop_asked()?;
     let job: Job = serde_json::from_str(&std::fs::read_to_string(state.hosts_file())?).context("the list of hosts makes no sense")?;
     let to = stage_out.map(Path::to_path_buf).or(job.stage_out.map(PathBuf::from)).filter(|_| !discard);
     let mut report = String::new();
     if let Some(to) = to {
-        std::fs::create_dir_all(&to).with_context(|| format!("cannot make {}", to.display()))?;
-        // Opened now, it hears of what fails from now on.
-        let disk = std::fs::File::open(&to).with_context(|| format!("cannot open {}", to.display()))?;
-        let fs = Fs::from_config(config.clone(), state.root().display().to_string(), common)?;
-        let entries = fs.stat(b"/", true).and_then(|root| fs.list(b"/", root.handle, false)).context(AGAIN)?;
-        let path = |name: &[u8]| OsString::from_vec([state.root().as_os_str().as_bytes(), b":/", name].concat());
-        let from: Vec<OsString> = entries.iter().map(|entry| path(&entry.name)).collect();
-        let mut left = 0;
-        for some in from.chunks(COPIED_AT_ONCE) {
-            let copied = copy(some, to.as_os_str(), &stopped, common);
-            if stopped.load(Ordering::Relaxed) {
-                tell(&format!("interrupted; not everything is in {}, and nothing was ended", to.display()));
-                return Ok(None);
-            }
-            left += copied.context(AGAIN)?;
+        if !copy_out(state, config, &to, &stopped, common)? {
+            tell(&format!("interrupted; not everything is in {}, and nothing was ended", to.display()));
+            return Ok(None);
         }
-        if left > 0 {
-            bail!("{left} files or directories were not copied, and are named above; all others are in {}; {AGAIN}", to.display());
-        }
-        // What was copied is the only copy then.
-        rustix::fs::syncfs(&disk).with_context(|| format!("what was copied to {} cannot be written there", to.display())).context(AGAIN)?;
         report += &format!("copied everything to {}\n", to.display());
     }
     let unmounted = down::stop_all(state, config)?;
@@ -262,6 +254,100 @@ pub fn down(state: &StateDir, config: &Config, stage_out: Option<&Path>, discard
     }
     forget(state);
     Ok(Some(report))
+}
+
+/// Unmounts, and copies everything to a folder. False if it is interrupted.
+///
+/// # Errors
+/// If a mount is in use, something cannot be copied, or something was changed during each of some
+/// copies: what ends now would be lost.
+fn copy_out(state: &StateDir, config: &Config, to: &Path, stopped: &AtomicBool, common: &Common) -> Result<bool> {
+    std::fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
+    // Opened now, it hears of what fails from now on.
+    let disk = File::open(to).with_context(|| format!("cannot open {}", to.display()))?;
+    let mut mounts = mount_list::of(config.fs_id, state)?;
+    // First those that cannot be unmounted here: one of them in use leaves all as they are.
+    mounts.sort_by_cached_key(|mount| mount.is_mounted().unwrap_or(true));
+    for mount in mounts {
+        if mount.end_unused().context(AGAIN)? == Unmounted::Done {
+            print(&format!("unmounted {}\n", mount.place.display()))?;
+        }
+    }
+    let fs = Fs::from_config(config.clone(), state.root().display().to_string(), common)?;
+    for _ in 0..COPIES_MAX {
+        let begun = journal_ends(&fs);
+        if !copy_once(&fs, state, (to, &disk), stopped, common)? {
+            return Ok(false);
+        }
+        if !is_changed(&fs, begun).context(AGAIN)? {
+            tell_of_clients(&fs);
+            return Ok(true);
+        }
+        tell(&format!("something was changed in {} while it was copied", config.fs_name));
+    }
+    bail!("{} may not have all of {}, which programs change; {AGAIN}", to.display(), config.fs_name)
+}
+
+/// Copies everything to a folder, and onto its disk. False if it is interrupted.
+fn copy_once(fs: &Fs, state: &StateDir, (to, disk): (&Path, &File), stopped: &AtomicBool, common: &Common) -> Result<bool> {
+    let entries = fs.stat(b"/", true).and_then(|root| fs.list(b"/", root.handle, false)).context(AGAIN)?;
+    let path = |name: &[u8]| OsString::from_vec([state.root().as_os_str().as_bytes(), b":/", name].concat());
+    let from: Vec<OsString> = entries.iter().map(|entry| path(&entry.name)).collect();
+    let mut left = 0;
+    for some in from.chunks(COPIED_AT_ONCE) {
+        let copied = copy(some, to.as_os_str(), stopped, common);
+        if stopped.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        left += copied.context(AGAIN)?;
+    }
+    if left > 0 {
+        bail!("{left} files or directories were not copied, and are named above; all others are in {}; {AGAIN}", to.display());
+    }
+    // What was copied is the only copy then.
+    rustix::fs::syncfs(disk).with_context(|| format!("what was copied to {} cannot be written there", to.display())).context(AGAIN)?;
+    Ok(true)
+}
+
+/// Where the journal of each metadata server that has one ends.
+fn journal_ends(fs: &Fs) -> Vec<(ServerId, weft_client::Result<ChangeCursor>)> {
+    let end = |id| (id, fs.run(fs.client.changes(id, NOW, 0)).map(|reply| reply.until));
+    let ends = fs.client.map().meta.iter().map(|entry| end(entry.id));
+    ends.filter(|(_, end)| !end.as_ref().is_err_and(|error| error.status == Status::NotSupported)).collect()
+}
+
+/// True if a journal has told of anything since.
+fn is_changed(fs: &Fs, ends: Vec<(ServerId, weft_client::Result<ChangeCursor>)>) -> Result<bool> {
+    for (id, end) in ends {
+        let mut after = end?;
+        loop {
+            let reply = fs.run(fs.client.changes(id, after, 0))?;
+            if reply.lost || !reply.changes.is_empty() {
+                return Ok(true);
+            }
+            if !reply.more {
+                break;
+            }
+            after = reply.until;
+        }
+    }
+    Ok(false)
+}
+
+/// Who has not changed anything may still do so: mounts and programs of other hosts.
+fn tell_of_clients(fs: &Fs) {
+    // Every client begins at the first server, and so does every other server; this is a client.
+    let map = fs.client.map();
+    let (first, servers) = (map.meta[0].id, map.servers().count() as u32);
+    let mut count = 0;
+    // The servers may not have heard yet that the copy has ended.
+    let _ = process::wait_until(CLIENTS_PATIENCE, || {
+        count = fs.live(first).map_or(0, |live| live.clients.saturating_sub(servers));
+        Ok(count == 0)
+    });
+    if count > 0 {
+        tell(&format!("clients are still connected: {count}; what they write from now on is lost"));
+    }
 }
 
 /// Becomes true when this process is asked to stop; a second time ends it at once.
