@@ -130,5 +130,7 @@ mod tests {
         let error = open(OsStr::new("/no/such/state"), None, None).unwrap_err();
         assert_eq!(error.status, Status::Invalid, "{error}");
         assert!(error.text.contains("/no/such/state"), "{error}");
+        let error = open(OsStr::new(""), None, None).unwrap_err();
+        assert!(error.status == Status::Invalid && error.text.contains("an empty name is no file system"), "{error:?}");
     }
 }

@@ -62,7 +62,8 @@ impl FsArg {
         if path.is_file() {
             return Ok(FsArg::Config(path.to_path_buf()));
         }
-        bail!("{} is no file system: give a state directory, a config file, a mount point or weft://HOST:PORT/NAME", path.display());
+        let shown = if text.is_empty() { "an empty name".into() } else { text.display().to_string() };
+        bail!("{shown} is no file system: give a state directory, a config file, a mount point or weft://HOST:PORT/NAME");
     }
 }
 

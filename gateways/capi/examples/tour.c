@@ -21,6 +21,7 @@ static void names(weft_fs *fs)
     FAILS(weft_mkdir(fs, "/tour", 0777), EEXIST, "mkdir /tour: the name exists");
     CHECK(weft_stat(fs, "/tour", &attr) == 0 && attr.mode == (S_IFDIR | 0750)); /* less the umask */
     CHECK(weft_symlink(fs, "file", "/tour/link") == 0);
+    FAILS(weft_symlink(fs, "", "/tour/none"), ENOENT, "symlink /tour/none");
     CHECK(weft_readlink(fs, "/tour/link", target, sizeof target) == 4 && memcmp(target, "file", 4) == 0);
     CHECK(weft_readlink(fs, "/tour/link", NULL, 0) == 4);
     FAILS(weft_stat(fs, "/tour/link", &attr), ENOENT, "stat /tour/link");
@@ -125,7 +126,14 @@ static void data(weft_fs *fs)
 
     file = weft_open(fs, "/tour/file", O_WRONLY | O_APPEND, 0);
     CHECK(file != NULL && weft_pwrite(file, "more", 4, 0) == 4 && weft_pwrite(file, "!", 1, 0) == 1);
-    FAILS(weft_pread(file, back, 1, 0), EACCES, "read /tour/file");
+    FAILS(weft_pread(file, back, 1, 0), EBADF, "read /tour/file: the file is not open for reading");
+    FAILS(weft_read_list(file, get, 1), EBADF, "not open for reading");
+    CHECK(weft_close(file) == 0);
+    file = weft_open(fs, "/tour/file", O_RDONLY, 0);
+    CHECK(file != NULL);
+    FAILS((int)weft_pwrite(file, "no", 2, 0), EBADF, "write /tour/file: the file is not open for writing");
+    FAILS(weft_write_list(file, put, 1), EBADF, "not open for writing");
+    FAILS(weft_allocate(file, 0, 10), EBADF, "not open for writing");
     CHECK(weft_close(file) == 0);
     CHECK(weft_stat(fs, "/tour/file", &attr) == 0 && attr.size == 12);
     free(big);
@@ -224,6 +232,7 @@ int main(int argc, char **argv)
     CHECK(argc == 2);
     umask(027);
     FAILS(weft_open_fs("/no/such/place", NULL), EINVAL, "/no/such/place is no file system");
+    FAILS(weft_open_fs("", NULL), EINVAL, "an empty name is no file system");
     FAILS(weft_open_fs(NULL, NULL), EINVAL, "NULL");
     FAILS(weft_open_fs(argv[1], &small), EINVAL, "sizeof");
     weft_fs *fs = weft_open_fs(argv[1], &options);

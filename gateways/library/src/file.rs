@@ -40,6 +40,7 @@ pub struct File<R: ThreadRuntime> {
     path: Vec<u8>,
     node: InodeNumber,
     number: u64,
+    rights: Rights,
     how: WriteHow,
 }
 
@@ -64,7 +65,7 @@ impl<R: ThreadRuntime> FileSystem<R> {
         let make = options.make.map(|mode| mode_with_umask(mode, self.umask));
         let (attr, number) = self.run("open", path, async |posix| posix.open_path(&self.who, path, how, make, !options.no_follow).await)?;
         let how = WriteHow { append: options.append, ..WriteHow::default() };
-        Ok(File { fs: self.clone(), path: path.to_vec(), node: InodeNumber::of(attr.handle), number, how })
+        Ok(File { fs: self.clone(), path: path.to_vec(), node: InodeNumber::of(attr.handle), number, rights, how })
     }
 }
 
@@ -87,12 +88,22 @@ impl<R: ThreadRuntime> File<R> {
         self.number
     }
 
+    /// Refuses what the file is not open for.
+    fn check(&self, what: &str, right: Rights) -> Result<()> {
+        if self.rights.contains(right) {
+            return Ok(());
+        }
+        let for_what = if right == Rights::READ { "reading" } else { "writing" };
+        Err(Error::not_open_for_it(format!("{what} {}: the file is not open for {for_what}", String::from_utf8_lossy(&self.path))))
+    }
+
     /// Reads into `buffer` from this byte offset; returns how many bytes, fewer only at the end of
     /// the file.
     ///
     /// # Errors
-    /// As [`weft_client::Client::read`].
+    /// EBADF if it is not open for reading; as [`weft_client::Client::read`].
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        self.check("read", Rights::READ)?;
         let bytes = buffer.len() as u64;
         let pieces = self.fs.run("read", &self.path, async |posix| posix.read(self.number, offset, bytes).await)?;
         Ok(fill(buffer, &pieces))
@@ -101,8 +112,9 @@ impl<R: ThreadRuntime> File<R> {
     /// Writes all of `data` at this byte offset; at the end of the file if it was opened so.
     ///
     /// # Errors
-    /// As [`weft_client::Client::write`].
+    /// EBADF if it is not open for writing; as [`weft_client::Client::write`].
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        self.check("write", Rights::WRITE)?;
         let bulk = Bulk::Slices(vec![data]);
         self.fs.run("write", &self.path, async |posix| posix.write(&self.fs.who, self.number, offset, bulk, self.how).await)
     }
@@ -111,8 +123,9 @@ impl<R: ThreadRuntime> File<R> {
     /// server that has any of them, as long as none overlap. Returns how many bytes of each.
     ///
     /// # Errors
-    /// As [`weft_client::Client::read_list`].
+    /// As [`File::read_at`]; as [`weft_client::Client::read_list`].
     pub fn read_list(&self, list: &mut [(u64, &mut [u8])]) -> Result<Vec<usize>> {
+        self.check("read", Rights::READ)?;
         let ranges: Vec<(u64, u64)> = list.iter().map(|(offset, buffer)| (*offset, buffer.len() as u64)).collect();
         let mut got = vec![0; list.len()];
         for round in rounds(&ranges) {
@@ -129,9 +142,10 @@ impl<R: ThreadRuntime> File<R> {
     /// any of them.
     ///
     /// # Errors
-    /// [`Status::Invalid`] if ranges overlap, or the file was opened to append; as
-    /// [`weft_client::Client::write_list`].
+    /// As [`File::write_at`]; [`Status::Invalid`] if ranges overlap, or the file was opened to
+    /// append; as [`weft_client::Client::write_list`].
     pub fn write_list(&self, list: &[(u64, &[u8])]) -> Result<()> {
+        self.check("write", Rights::WRITE)?;
         let refuse = |why: &str| Err(Error::new(Status::Invalid, format!("write {}: {why}", String::from_utf8_lossy(&self.path))));
         if self.how.append {
             return refuse("a list is not written to a file that was opened to append");
@@ -167,8 +181,9 @@ impl<R: ThreadRuntime> File<R> {
     /// long. What was never written reads as zeros.
     ///
     /// # Errors
-    /// As [`weft_client::Client::fallocate`].
+    /// As [`File::write_at`]; as [`weft_client::Client::fallocate`].
     pub fn allocate(&self, offset: u64, bytes: u64) -> Result<()> {
+        self.check("allocate", Rights::WRITE)?;
         let how = Fallocate::Reserve { keep_size: false };
         self.fs.run("allocate", &self.path, async |posix| posix.fallocate(&self.fs.who, self.number, offset, bytes, how).await)
     }

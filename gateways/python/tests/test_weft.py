@@ -104,8 +104,15 @@ class Names(Case):
         with self.assertRaises(OSError) as caught:
             fs.getxattr(self.at("x"), "user.none")
         self.assertEqual(caught.exception.errno, errno.ENODATA)
-        with self.assertRaises(OSError):
-            weft.FileSystem("/no/such/place")
+        for place in ("/no/such/place", ""):
+            with self.assertRaises(OSError) as caught:
+                weft.FileSystem(place)
+            self.assertEqual(caught.exception.errno, errno.EINVAL)
+        with fs.open(self.at("x"), "wb", buffering=0) as file, self.assertRaises(OSError) as caught:
+            file.pread(1, 0)
+        self.assertEqual(caught.exception.errno, errno.EBADF)
+        with self.assertRaises(FileNotFoundError):
+            fs.symlink("", self.at("link"))
         for mode in ("", "rw", "q", "rbt", "rr", "b"):
             with self.assertRaises(ValueError):
                 fs.open(self.at("x"), mode)

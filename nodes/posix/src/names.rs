@@ -1,7 +1,7 @@
 //! Finding, making, moving and removing names.
 
-use weft_base::{Attr, Credentials, FileKind};
-use weft_client::{RenameFlags, Result};
+use weft_base::{Attr, Credentials, FileKind, Status};
+use weft_client::{Error, RenameFlags, Result};
 use weft_rt::Runtime;
 
 use crate::gateway::Gateway;
@@ -71,8 +71,12 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// Makes a symlink.
     ///
     /// # Errors
-    /// As [`weft_client::Client::symlink`].
+    /// [`Status::NotFound`] if the target is empty: nothing has such a path. As
+    /// [`weft_client::Client::symlink`].
     pub async fn symlink(&self, who: &Credentials, dir: InodeNumber, name: &[u8], target: &[u8]) -> Result<Shown> {
+        if target.is_empty() {
+            return Err(Error::local(Status::NotFound, "symlink", dir.handle()));
+        }
         let changes = self.told.xattr_changes();
         let made = self.changing("symlink", dir.handle())?.symlink(who, dir.handle(), name, target).await;
         self.made(dir, name, changes, made)
