@@ -230,6 +230,33 @@ fn a_job_leaves_another_one_the_mount_point_that_it_made() {
     jobs.check_gone();
 }
 
+/// Its mount is there for all to see: it is not the first job's to be unmounted, and the folder
+/// below cannot be looked at, let alone removed.
+#[test]
+fn a_job_neither_ends_nor_waits_for_another_one_that_is_mounted_over_its_mount_point() {
+    let test = "a_job_neither_ends_nor_waits_for_another_one_that_is_mounted_over_its_mount_point";
+    if !available(test, &[Need::Root, Need::Fuse]) {
+        return;
+    }
+    let jobs = Jobs::new();
+    let at = jobs.0.path("at");
+    let job = |by: &str, word: &str, other: &str, then: &str| {
+        let script = format!("touch {word}; while ! test -e {other}; do sleep 0.05; done; {then}");
+        let mut job = weft();
+        job.args(["run", "--by", by, "--ephemeral", "--data", "1", "--scratch"]).arg(jobs.scratch()).arg("--at").arg(&at);
+        job.args(["--", "sh", "-euc", &script]).current_dir(jobs.0.path("")).stdin(Stdio::null());
+        job.spawn().unwrap()
+    };
+    let mut first = job("namespace", "first", "second", "true");
+    wait_until("the first command", PATIENCE, || jobs.0.path("first").exists());
+    let mut second = job("fusermount3", "second", "over", "grep -q \"$WEFT_MOUNT fuse.weft\" /proc/mounts");
+    // Half as long as something may be in the way of what clears up.
+    wait_until("the end of the first job", PATIENCE / 2, || first.try_wait().unwrap().is_some());
+    fs::write(jobs.0.path("over"), "").unwrap();
+    assert!(first.wait().unwrap().success() && second.wait().unwrap().success() && at.is_dir());
+    jobs.check_gone();
+}
+
 /// A plain user: `nobody` in a mount namespace whose `/dev/fuse` everybody may open, as most
 /// machines have it.
 struct PlainUser {

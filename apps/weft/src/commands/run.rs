@@ -121,6 +121,8 @@ struct Place<'a> {
 struct Running {
     job: Child,
     mount: Child,
+    /// The kernel's number of the mount, if others see it.
+    device: Option<String>,
 }
 
 impl Args {
@@ -169,7 +171,7 @@ impl Args {
             let _ = running.job.kill();
             let _ = running.job.wait();
         }
-        end_mount(&mut running.mount, &at)?;
+        end_mount(&mut running.mount, &at, running.device.as_deref())?;
         status
     }
 
@@ -206,7 +208,7 @@ impl Args {
             let _ = job.kill();
             let _ = job.wait();
         }
-        Ok(prepared?.map(|mount| Running { job, mount }))
+        Ok(prepared?.map(|(mount, device)| Running { job, mount, device }))
     }
 
     fn job(&self, place: &Place<'_>, socket: &Path, is_private: bool) -> Result<Command> {
@@ -225,20 +227,28 @@ impl Args {
         Ok(command)
     }
 
-    fn prepare(&self, listener: &UnixListener, job: &mut Child, place: &Place<'_>, common: &Common) -> Result<Result<Child, String>> {
+    fn prepare(
+        &self,
+        listener: &UnixListener,
+        job: &mut Child,
+        place: &Place<'_>,
+        common: &Common,
+    ) -> Result<Result<(Child, Option<String>), String>> {
         let stream = accept(listener, job)?;
         let device = match Said::hear(&stream).context("the job says nothing")? {
             Said::Attached(device) => Some(device),
             Said::Ready => None,
             Said::Failed(why) => return Ok(Err(why)),
         };
+        let is_private = device.is_some();
         let ties = mount::Ties { device, until: Some(job.id() as i32) };
         let mut mount = mount::start(place.fs, place.at, &self.options, common, ties)?;
+        let device = if is_private { None } else { mounts::at(place.at)?.map(|mount| mount.device) };
         if let Err(error) = private::go(&stream) {
-            end_mount(&mut mount, place.at)?;
+            end_mount(&mut mount, place.at, device.as_deref())?;
             return Err(error).context("the job has gone");
         }
-        Ok(Ok(mount))
+        Ok(Ok((mount, device)))
     }
 
     /// An ephemeral file system in this state directory.
@@ -287,15 +297,18 @@ fn accept(listener: &UnixListener, job: &mut Child) -> Result<UnixStream> {
 }
 
 /// Waits for the end of a mount process whose job has ended.
-fn end_mount(mount: &mut Child, at: &Path) -> Result<()> {
+fn end_mount(mount: &mut Child, at: &Path, device: Option<&str>) -> Result<()> {
     let ended = process::wait_until(MOUNT_PATIENCE, || Ok(mount.try_wait()?.is_some()))?;
     if !ended {
         tell_plainly(&format!("weft run: the mount at {} does not end by itself and is killed", at.display()));
         mount.kill()?;
         mount.wait()?;
     }
-    // What fusermount3 mounted outlives a process that was killed, also before.
-    if mounts::at(at)?.is_some_and(|mount| mounts::is_weft(&mount)) {
+    // What fusermount3 mounted outlives a process that was killed, also before. What is there
+    // beside a mount in a namespace is another job's.
+    if let Some(device) = device
+        && mounts::at(at)?.is_some_and(|mount| mounts::is_weft(&mount) && mount.device == device)
+    {
         mounts::unmount(at)?;
     }
     Ok(())

@@ -93,6 +93,14 @@ impl Scratch {
     /// # Errors
     /// If something could not be removed; the sweeper has said what.
     pub fn end(mut self) -> Result<()> {
+        let made = self.home.join("made");
+        // What another job has mounted there for all to see hides the locks from the sweeper.
+        if made.is_symlink()
+            && let Some(held) = &self.held
+            && !process::wait_until(HANDS, || Ok(held.try_lock().is_ok()))?
+        {
+            fs::remove_file(&made).with_context(|| format!("cannot remove {}", made.display()))?;
+        }
         drop(self.held.take());
         drop(self.sweeper.stdin.take());
         if !self.sweeper.wait()?.success() {
