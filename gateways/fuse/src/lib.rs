@@ -165,6 +165,7 @@ fn begin<R: ThreadRuntime>(
 ) -> io::Result<MountedFs> {
     let explain = |error: io::Error| io::Error::new(error.kind(), format!("cannot mount at {}: {error}", mountpoint.display()));
     let limit = options.remembers.limit().map_err(explain)?;
+    threads::check_addresses(options.threads).map_err(explain)?;
     let fs_name = client.map().fs_name.clone();
     let nanos = |duration: Duration| duration.as_nanos() as u64;
     let behaviour = Options {

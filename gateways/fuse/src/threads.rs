@@ -17,6 +17,7 @@
 //! not answer holds up only those who want something of it. A thread beyond the usual number ends
 //! when it has rested for a second, which it does after a request that it has served.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -29,6 +30,10 @@ use crate::waits::Waits;
 /// Requests in service at once at most: far more than programs wait at a time. The next one waits
 /// until one of these has its answer.
 const THREADS_MAX: usize = 4096;
+/// Addresses that a mount needs beside what it has before it serves, in bytes: of all threads that
+/// keep something for it, and of each that serves and the others that then wait for servers.
+const ADDRESS_BYTES: usize = 96 << 20;
+const ADDRESS_BYTES_OF_THREAD: usize = 8 << 20;
 /// The longest rest.
 const REST_MAX: Duration = Duration::from_secs(1);
 /// A request that is in service for so many samples waits for a server.
@@ -266,6 +271,29 @@ fn threads_max() -> usize {
         return THREADS_MAX;
     }
     THREADS_MAX.min(usize::try_from(limit.rlim_cur / 4).unwrap_or(THREADS_MAX))
+}
+
+/// Refuses to begin with so few addresses (`ulimit -v`) that the process would end as soon as
+/// programs have much to do.
+///
+/// # Errors
+/// How many are needed.
+pub fn check_addresses(threads: usize) -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: it writes to a structure of ours.
+    let asked = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    if asked < 0 || limit.rlim_cur == libc::RLIM_INFINITY {
+        return Ok(());
+    }
+    let bytes = ADDRESS_BYTES + threads * ADDRESS_BYTES_OF_THREAD;
+    let mut room: Vec<u8> = Vec::new();
+    let had = room.try_reserve_exact(bytes);
+    // Else it might not be asked for at all.
+    std::hint::black_box(&mut room);
+    had.map_err(|_| {
+        let words = format!("{threads} threads need {} MiB of addresses: raise the limit (`ulimit -v`), or give -o threads=1", bytes >> 20);
+        io::Error::new(io::ErrorKind::OutOfMemory, words)
+    })
 }
 
 /// From samples to a number of threads: moving averages with some distance between the marks for

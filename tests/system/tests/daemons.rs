@@ -269,10 +269,18 @@ fn few_addresses_are_enough_for_servers_and_mounts() {
         return;
     }
     let fs = FileSystem::prepare();
-    let mut up = Command::new("sh");
-    up.args(["-c", "ulimit -v 1000000; exec \"$@\"", "sh"]).arg(weft().get_program());
+    let limited = |addresses: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -v $1; shift; exec \"$@\"", "sh", addresses]).arg(weft().get_program());
+        command
+    };
+    let mut up = limited("1000000");
     up.args(["up", "--meta", "1", "--data", "2", "--mount"]).arg(fs.mnt()).arg("--state").arg(fs.state());
     ok(&mut up);
+    fs::create_dir(fs.path("other")).unwrap();
+    // Too few are said before anything is mounted: it would end when programs have much to do.
+    let said = fails(limited("160000").arg("mount").arg(fs.state()).arg(fs.path("other")));
+    assert!(said.contains("4 threads need 128 MiB of addresses") && said.contains("ulimit -v"), "{said}");
     std::thread::scope(|scope| {
         for thread in 0..16 {
             let dir = fs.mnt().join(format!("{thread}"));
