@@ -94,12 +94,14 @@ impl Target {
         }
     }
 
-    /// Sets mode and times; after closing, which reports a time of its own.
+    /// Sets mode and times; after closing, which reports a time of its own. A device that was
+    /// written to is no copy: it keeps its own.
     ///
     /// # Errors
     /// If the owner is somebody else.
     pub fn set_meta(&self, place: &Place, meta: &Meta) -> Result<()> {
         match self {
+            Target::Local(file) if file.metadata().is_ok_and(|meta| !meta.is_file()) => Ok(()),
             Target::Local(file) => {
                 local::set_meta_of(file, meta).with_context(|| format!("cannot set mode and times of {}", place.display()))
             }
@@ -126,6 +128,10 @@ fn finish_remote(fs: &Fs, place: &Place, handle: Handle, meta: &Meta) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use weft_base::{FileKind, WallTime};
+
     use super::*;
 
     #[test]
@@ -133,5 +139,18 @@ mod tests {
         let device = File::options().write(true).open("/dev/null").unwrap();
         assert!(!Target::Local(device).has_holes());
         assert!(Target::Local(tempfile::tempfile().unwrap()).has_holes());
+    }
+
+    #[test]
+    fn a_device_keeps_its_mode_and_times() {
+        let device = File::options().write(true).open("/dev/null").unwrap();
+        let before = device.metadata().unwrap();
+        let times = Some((WallTime(0), WallTime(0)));
+        // Its own mode, for the time when this fails.
+        let mode = before.permissions().mode() & 0o7777;
+        let meta = Meta { kind: FileKind::File, mode, bytes: 0, has_holes: false, times, identity: None };
+        let target = Target::Local(device.try_clone().unwrap());
+        target.set_meta(&Place::local(std::path::PathBuf::from("/dev/null")), &meta).unwrap();
+        assert_eq!(device.metadata().unwrap().modified().unwrap(), before.modified().unwrap());
     }
 }
