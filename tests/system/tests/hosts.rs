@@ -199,6 +199,8 @@ fn what_is_written_through_a_mount_is_copied_out_or_keeps_the_end_away() {
     let said = fails(&mut hosts.down(&[]));
     assert!(said.contains("a job of `weft run`") && said.contains("nothing was ended"), "{said}");
     assert!(mnt.join("open").exists(), "the other mount stays, too");
+    // A device, which root only can make, holds nothing and keeps nothing away.
+    let _ = run(Command::new("mknod").arg(mnt.join("device")).args(["c", "1", "3"]), PATIENCE);
     fs::write(hosts.0.path("over"), "").unwrap();
     assert!(job.wait().unwrap().success());
     // Who may still write is counted.

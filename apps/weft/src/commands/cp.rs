@@ -134,7 +134,7 @@ impl Args {
             weft_host::output::tell(&format!("interrupted; {} files were copied, incomplete new ones were removed{left}", copied.files));
             return Ok(ExitCode::from(130));
         }
-        Ok(if copied.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if copied.is_all() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     fn report(&self, copied: &Copied, seconds: f64, terminal: bool) -> Result<()> {

@@ -72,12 +72,21 @@ pub struct Copied {
     pub nodes: u64,
     /// Bytes of files.
     pub bytes: u64,
+    /// Devices, which are left out; each was named on standard error.
+    pub devices: u64,
     /// Things that could not be copied; each was named on standard error.
     pub failures: u64,
     /// Targets that were there before, whose content of before is gone and whose new one is not
     /// complete: by name, for messages.
     #[serde(skip)]
     pub incomplete: Vec<String>,
+}
+
+impl Copied {
+    /// True if nothing was left out.
+    pub fn is_all(&self) -> bool {
+        self.failures == 0 && self.devices == 0
+    }
 }
 
 /// A running copy.
@@ -149,6 +158,7 @@ impl Copier {
         counts.directories = self.counts.directories;
         counts.symlinks = self.counts.symlinks;
         counts.nodes = self.counts.nodes;
+        counts.devices = self.counts.devices;
         counts
     }
 
@@ -180,7 +190,11 @@ impl Copier {
                 Ok(())
             }
             FileKind::Fifo | FileKind::Socket => bail!("{} is a pipe or a socket; copy it with -r", source.display()),
-            _ => bail!("{} is a device; it is not copied", source.display()),
+            FileKind::CharDevice | FileKind::BlockDevice => {
+                self.workers.tell(&format!("{} is a device; it is not copied", source.display()));
+                self.counts.devices += 1;
+                Ok(())
+            }
         }
     }
 

@@ -163,6 +163,11 @@ impl Workers {
         self.shared.report(error);
     }
 
+    /// Says something beside the progress bar.
+    pub fn tell(&self, words: &str) {
+        self.shared.tell(words);
+    }
+
     /// Ends the threads and gives what they did.
     pub fn finish(self) -> Copied {
         self.shared.lock().closed = true;
@@ -404,7 +409,11 @@ impl Shared {
 
     fn report(&self, error: &anyhow::Error) {
         self.failures.fetch_add(1, Ordering::Relaxed);
-        self.bar.suspend(|| weft_host::output::tell(&crate::error_text(error)));
+        self.tell(&crate::error_text(error));
+    }
+
+    fn tell(&self, words: &str) {
+        self.bar.suspend(|| weft_host::output::tell(words));
     }
 }
 

@@ -367,7 +367,8 @@ fn forget(state: &StateDir) {
 }
 
 /// Copies trees into a directory, many files at once, with progress if there is a terminal. What
-/// cannot be copied is named and left out; tells how much that is. The copy is stopped with this
+/// cannot be copied is named and left out; tells how much that is, without devices: they hold
+/// nothing that could be lost. The copy is stopped with this
 /// process: it would go on to write, and to remove what it cannot finish, beside the next one.
 fn copy(from: &[OsString], to: &OsStr, stopped: &AtomicBool, common: &Common) -> Result<u64> {
     let own = std::process::id().to_string();
@@ -388,7 +389,7 @@ fn copy(from: &[OsString], to: &OsStr, stopped: &AtomicBool, common: &Common) ->
     let output = child.wait_with_output()?;
     let copied = serde_json::from_slice::<Copied>(&output.stdout);
     match copied {
-        Ok(copied) if output.status.success() == (copied.failures == 0) => Ok(copied.failures),
+        Ok(copied) if output.status.success() == copied.is_all() => Ok(copied.failures),
         _ => bail!("copying to {} failed", to.display()),
     }
 }
