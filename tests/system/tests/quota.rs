@@ -175,6 +175,8 @@ fn promise_quota_refuses_through_every_door() {
     File::create_new(mnt.join("of root")).unwrap();
     let words = fails(weft().args(["quota", "set", "--user", "0", "--inodes", "5"]).arg(system.state()));
     assert!(words.contains("invalid"), "{words}");
+    let words = fails(weft().args(["quota", "set", "--user", "1000"]).arg(system.state()));
+    assert!(words.contains("--inodes") && words.contains("--bytes"), "either is enough: {words}");
 
     // The limit outlives all servers.
     for server in ["meta0", "meta1", "meta2"] {

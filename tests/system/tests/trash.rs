@@ -74,6 +74,8 @@ fn promise_what_is_in_the_trash_comes_back() {
     fs::remove_dir(&tree).unwrap();
     ok(&mut trash(&["restore"], &fs.at("/results/run")));
     assert_eq!((fs::metadata(&tree).unwrap().ino(), fs::read_dir(tree.join("deep")).unwrap().count()), (inode, 600));
+    let elsewhere = fails(trash(&["restore"], &fs.at("/results/link")).args(["--to", "fs:/other"]));
+    assert!(elsewhere.contains("--to fs:/other: give a path in"), "{elsewhere}");
     ok(trash(&["restore"], &fs.at("/results/link")).args(["--to", "/other"]));
     assert_eq!(fs::read_link(mnt.join("other")).unwrap(), Path::new("run"));
     assert!(fails(&mut trash(&["restore"], &fs.at("/results/link"))).contains("not in the trash"));

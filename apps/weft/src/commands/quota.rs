@@ -74,6 +74,7 @@ A limit that is not given stays as it is. One below what he has takes nothing aw
 until he has removed enough. Metadata servers that do not answer are told when they are back, within some seconds.
 Files that he has open for writing when he gets his first limit of bytes are not limited until they are closed, or
 for an hour.")]
+    #[command(group(clap::ArgGroup::new("limits").required(true).multiple(true).args(["inodes", "bytes"])))]
     Set {
         /// The file system
         #[arg(value_name = "FS")]
@@ -86,7 +87,7 @@ for an hour.")]
               value_parser = clap::value_parser!(u32).range(1..))]
         project: Option<u32>,
         /// Files, directories, symlinks and so on that there may be; `none`: as many as he likes
-        #[arg(long, value_name = "NUMBER", value_parser = inodes, required_unless_present = "bytes")]
+        #[arg(long, value_name = "NUMBER", value_parser = inodes)]
         inodes: Option<Limit>,
         /// What files may take; `none`: as much as he likes
         #[arg(long, value_name = "SIZE", value_parser = bytes)]

@@ -55,7 +55,7 @@ Examples:
         /// The one with this number, as weft trash list prints it
         #[arg(long, value_name = "NUMBER")]
         entry: Option<i64>,
-        /// Give it this path instead
+        /// Give it this path in the same file system instead
         #[arg(long, value_name = "/PATH")]
         to: Option<OsString>,
     },
@@ -156,6 +156,9 @@ fn restore(fs: &Fs, path: &[u8], entry: Option<i64>, to: Option<&[u8]>) -> Resul
         bail!("{shown}: not in the trash, see weft trash list {}", shell_word(&fs.name))
     };
     let to = to.unwrap_or(path);
+    if !to.starts_with(b"/") {
+        bail!("--to {}: give a path in {} that begins with /; what is restored stays in its file system", show_name(to), fs.name);
+    }
     let (dir, name) = fs.parent(to)?;
     if !fs.run_at(to, fs.client.restore(&fs.who, trash, what, (dir, &name)))? {
         bail!("{}:{} is back, but the trash was emptied at this moment: something may be missing in it", fs.name, show_name(to));
