@@ -57,7 +57,7 @@ fn file_for(place: &Path) -> Result<PathBuf> {
 /// If it is one and nobody knows of which file system.
 pub fn behind(fs: &OsStr, common: &Common) -> Result<(OsString, Common)> {
     let itself = || (fs.to_owned(), common.clone());
-    if fs.is_empty() || fs_arg::is_url(fs) {
+    if fs_arg::is_url(fs) {
         return Ok(itself());
     }
     let Some((place, rest)) = mounts::containing(Path::new(fs))? else { return Ok(itself()) };

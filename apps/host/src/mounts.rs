@@ -48,6 +48,9 @@ pub fn at(place: &Path) -> Result<Option<Mount>> {
 /// # Errors
 /// As [`list`].
 pub fn containing(path: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
+    if path.as_os_str().is_empty() {
+        return Ok(None);
+    }
     let mounts = list()?;
     let inside = |path: &Path| {
         let holder = mounts.iter().filter(|mount| path.starts_with(&mount.place)).max_by_key(|mount| mount.place.as_os_str().len())?;
@@ -161,5 +164,6 @@ mod tests {
     fn the_kernel_lists_a_root() {
         assert!(at(Path::new("/")).unwrap().is_some());
         assert!(at(Path::new("/no/such/place")).unwrap().is_none());
+        assert!(containing(Path::new("")).unwrap().is_none());
     }
 }
