@@ -6,7 +6,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
@@ -20,6 +20,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{AccessFlags, Pid, access};
 use rustix::process::{PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
+use crate::output::tell_plainly;
 use crate::parallel;
 
 /// The number of a process with which servers end that are started with this variable: also those
@@ -169,6 +170,18 @@ fn found(program: &OsStr) -> PathBuf {
 pub fn release(signals: &[i32]) -> Result<()> {
     let signals: nix::Result<SigSet> = signals.iter().map(|number| Signal::try_from(*number)).collect();
     signals.and_then(|signals| signals.thread_unblock()).context("cannot let signals come to the command")
+}
+
+/// What commands that run a program end with when they fail themselves, as `env` and `timeout` do.
+pub const FAILED: u8 = 125;
+
+/// Becomes a program. If that cannot be, says so in the name of `who` and gives the code that
+/// shells have for it: 127 if it is not there, else 126.
+pub fn become_program(who: &str, command: &mut Command) -> ExitCode {
+    let error = command.exec();
+    let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+    tell_plainly(&format!("{who}: cannot run {}: {error}", command.get_program().display()));
+    ExitCode::from(code)
 }
 
 /// This program, to be run once more.

@@ -230,6 +230,12 @@ fn what_cannot_be_done_is_said() {
     refused(weft().arg("preload").arg(fs.state()).args(["--at", "relative", "--", "true"]), "absolute path");
     refused(weft().arg("preload").arg(fs.state()).args(["--", "/no/such/program"]), "cannot run /no/such/program");
     refused(preloaded(&fs, "cat").arg("/weft/nothing"), "No such file or directory");
+    // Whose fault it was is in the code.
+    let code = |fs: &std::path::Path, words: &[&str]| run(weft().arg("preload").arg(fs).args(words), minute).status.unwrap().code();
+    let state = fs.state();
+    assert_eq!([code(&state, &["--", "/no/such/program"]), code(&state, &["--", "/"])], [Some(127), Some(126)]);
+    assert_eq!([code(&fs.path("nothing"), &["--", "true"]), code(&state, &[])], [Some(125); 2]);
+    assert_eq!(code(&state, &["--", "sh", "-c", "exit 7"]), Some(7));
     // The environment alone does it, too; a wrong one is said and nothing is Weft's.
     let library = built("weft-preload", "libweft_preload.so");
     let plain = |setting: &str| {

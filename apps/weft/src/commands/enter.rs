@@ -1,15 +1,12 @@
 //! `weft enter`, which only `weft run` calls: becomes the command of a job once its mount is there.
 
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use weft_host::private::Said;
 use weft_host::{job, private, socket_path};
-
-use super::run::FAILED;
 
 /// Become the command of a job
 #[derive(Debug, clap::Args)]
@@ -50,16 +47,13 @@ impl Args {
         said.tell(&stream).context("`weft run` has gone")?;
         if matches!(said, Said::Failed(_)) || private::wait_for_go(&stream).is_err() {
             // `weft run` knows why, and says it.
-            return Ok(ExitCode::from(FAILED));
+            return Ok(ExitCode::from(job::FAILED));
         }
         // The folder of before may be below the mount now.
         if let Ok(here) = std::env::current_dir() {
             let _ = std::env::set_current_dir(here);
         }
         job::release(&self.release)?;
-        let error = Command::new(program).args(args).exec();
-        let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
-        weft_host::output::tell_plainly(&format!("weft run: cannot run {}: {error}", program.display()));
-        Ok(ExitCode::from(code))
+        Ok(job::become_program("weft run", Command::new(program).args(args)))
     }
 }

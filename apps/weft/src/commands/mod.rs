@@ -153,17 +153,17 @@ commands! {
 
 impl Cli {
     /// Says why this command line is none, or the help that it asks for; gives the code to end
-    /// with. What `weft run` ends with must not look like the end of its command.
+    /// with. What commands that run a program end with must not look like the end of that.
     pub fn refuse(line: &[OsString], error: &clap::Error) -> ExitCode {
         // Nobody may read it any more.
         let _ = error.print();
-        let is_run = || {
+        let runs_program = || {
             let matches = Cli::command().ignore_errors(true).try_get_matches_from(line);
-            matches.is_ok_and(|matches| matches.subcommand_name() == Some("run"))
+            matches.is_ok_and(|matches| matches!(matches.subcommand_name(), Some("run" | "preload")))
         };
         match error.exit_code() {
             0 => ExitCode::SUCCESS,
-            _ if is_run() => ExitCode::from(run::FAILED),
+            _ if runs_program() => ExitCode::from(weft_host::job::FAILED),
             code => ExitCode::from(code as u8),
         }
     }

@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -10,6 +9,9 @@ use anyhow::{Context, Result, bail};
 use weft_host::connect::{Common, Fs, KEY_FILE_VARIABLE};
 use weft_host::door::{ABSORB_VARIABLE, LEASES_VARIABLE};
 use weft_host::fs_arg::is_url;
+use weft_host::job;
+use weft_host::output::tell_at;
+use weft_rt_real::Level;
 
 /// The library, beside this program or where `make install-library` puts it.
 const LIBRARY: &str = "libweft_preload.so";
@@ -23,7 +25,9 @@ Example:
 
 A library takes the place of the calls of the C library that are about paths below the prefix, in the program and in those that it starts. \
 Programs without a dynamic C library, those with set-user-ID, and those that are started without LD_PRELOAD and WEFT_PRELOAD in \
-their environment (env -i) are not reached: they find nothing there. See docs/doors.md.")]
+their environment (env -i) are not reached: they find nothing there. See docs/doors.md.
+
+`weft preload` becomes the program and so ends as it does; 125 says that it failed itself, 126 and 127 that the program cannot be run or found.")]
 pub struct Args {
     /// The file system
     #[arg(value_name = "FS")]
@@ -68,6 +72,17 @@ impl Leases {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
+        match self.command(common) {
+            Ok(mut command) => Ok(job::become_program("weft preload", &mut command)),
+            Err(error) => {
+                tell_at(Level::Error, "weft preload", &crate::error_text(&error));
+                Ok(ExitCode::from(job::FAILED))
+            }
+        }
+    }
+
+    /// The program with what it needs to find the file system.
+    fn command(&self, common: &Common) -> Result<Command> {
         let library = library()?;
         // What the program would not be told in as many words.
         Fs::open(&self.fs, common)?.stat(b"/", true)?;
@@ -102,9 +117,7 @@ impl Args {
         if let Some(key_file) = &common.key_file {
             command.env(KEY_FILE_VARIABLE, std::path::absolute(key_file)?);
         }
-        // Returns only if it fails.
-        let error = command.exec();
-        Err(error).with_context(|| format!("cannot run {}", self.command[0].display()))
+        Ok(command)
     }
 }
 

@@ -26,8 +26,6 @@ use super::{mount, sweep};
 pub const MOUNT_VARIABLE: &str = "WEFT_MOUNT";
 /// Names the file system to the command.
 const FS_VARIABLE: &str = "WEFT_FS";
-/// What this command ends with when it fails itself, as `env` and `timeout` do.
-pub const FAILED: u8 = 125;
 /// How long a mount process has to close files at the servers after its job.
 const MOUNT_PATIENCE: Duration = Duration::from_secs(15);
 /// How long the job has to say that it is there.
@@ -131,7 +129,7 @@ impl Args {
             Ok(code) => Ok(code),
             Err(error) => {
                 tell_at(Level::Error, "weft run", &crate::error_text(&error));
-                Ok(ExitCode::from(FAILED))
+                Ok(ExitCode::from(job::FAILED))
             }
         }
     }
