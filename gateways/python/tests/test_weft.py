@@ -113,6 +113,14 @@ class Names(Case):
         self.assertEqual(caught.exception.errno, errno.EBADF)
         with self.assertRaises(FileNotFoundError):
             fs.symlink("", self.at("link"))
+        with self.assertRaises(FileNotFoundError):
+            fs.open(self.at("new/."), "wb")
+        for make in (lambda: fs.open(self.at(".."), "wb"), lambda: fs.write_bytes(self.at(".."), b"")):
+            with self.assertRaises(IsADirectoryError):
+                make()
+        with self.assertRaises(FileExistsError):
+            fs.open(self.at(".."), "xb")
+        self.assertFalse(fs.exists(self.at("new")))
         for mode in ("", "rw", "q", "rbt", "rr", "b"):
             with self.assertRaises(ValueError):
                 fs.open(self.at("x"), mode)

@@ -26,6 +26,18 @@ pub enum Met {
 /// How often a path is walked again because its object was replaced before it was open.
 const TRIES: usize = 16;
 
+/// The directory of a file that is to be made if it is not there, and its name. The answers for
+/// paths that end without one (`/`, `.`, `..`) are those of Linux.
+async fn name_of_file<R: Runtime>(client: &Client<R>, who: &Credentials, path: &[u8], exclusive: bool) -> Result<(Handle, Bytes)> {
+    if path.ends_with(b"/") {
+        return Err(Error::local(Status::IsDirectory, "create", client.root()));
+    }
+    client.resolve_name(who, path, Purpose::Make).await.map_err(|error| match error.status {
+        Status::Exists if !exclusive => Error { status: Status::IsDirectory, ..error },
+        _ => error,
+    })
+}
+
 /// Opens a file for whoever has no kernel: without a message if it may be opened by what is known
 /// of it.
 pub(crate) async fn open_looked_up<R: Runtime>(
@@ -110,12 +122,9 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::resolve_last`] and [`weft_client::Client::put`].
     pub async fn put_path(&self, who: &Credentials, path: &[u8], mode: u32, exclusive: bool, content: &Bytes) -> Result<Attr> {
         let client = self.changing("create", self.client.root())?.for_one_operation();
-        if path.ends_with(b"/") {
-            return Err(Error::local(Status::IsDirectory, "create", client.root()));
-        }
         let options = CreateOptions { mode, exclusive, ..CreateOptions::default() };
         let put = async {
-            let (dir, mut name) = client.resolve_last(who, path, false).await?;
+            let (dir, mut name) = name_of_file(&client, who, path, exclusive).await?;
             let mut at = dir;
             loop {
                 match client.put(who, at, &name, &options, content).await {
@@ -245,11 +254,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         mode: u32,
         follow: bool,
     ) -> Result<(Attr, Arc<OpenFile>)> {
-        if path.ends_with(b"/") {
-            return Err(Error::local(Status::IsDirectory, "create", client.root()));
-        }
         let options = self.create_options(mode, how);
-        let (dir, name) = client.resolve_parent(who, path).await?;
+        let (dir, name) = name_of_file(client, who, path, how.exclusive).await?;
         match client.create(who, dir, &name, &options).await {
             // A symlink, or what cannot be opened.
             Err(error) if error.status == Status::Exists && !how.exclusive => {}
