@@ -40,7 +40,7 @@ there keeps its layout. A file system alone is its root; \
 its state directory is copied as a directory of this machine only if it is copied into a file system.")]
 pub struct Args {
     /// What to copy, and last where to: a new name or an existing directory
-    #[arg(required = true, num_args = 2.., value_name = "PATH or FS:/PATH")]
+    #[arg(required = true, value_name = "PATH or FS:/PATH")]
     places: Vec<OsString>,
     /// Directories with everything below them
     #[arg(short, long, short_alias = 'R')]
@@ -84,7 +84,7 @@ impl Args {
             job::on_exit(pid, move || stop.store(true, Ordering::Relaxed))?;
         }
         let mut systems = Vec::new();
-        let target_text = self.places.pop().expect("clap demands two arguments");
+        let target_text = super::last_of_two(&mut self.places)?;
         let target = open(&target_text, true, common, &mut systems)?;
         let into = target.meta(true).ok().filter(|meta| meta.kind == FileKind::Directory);
         let mut sources = Vec::new();

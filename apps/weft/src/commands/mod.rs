@@ -49,7 +49,7 @@ mod xattr;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{CommandFactory, Parser, Subcommand};
 use weft_host::connect::Common;
 
@@ -183,9 +183,29 @@ impl Cli {
     }
 }
 
+/// Takes where to, which stands behind what.
+///
+/// # Errors
+/// If there is nothing in front of it.
+fn last_of_two<T>(places: &mut Vec<T>) -> Result<T> {
+    match places.pop() {
+        Some(last) if !places.is_empty() => Ok(last),
+        _ => bail!("name what, and behind it where to"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_may_stand_between_what_and_where_to() {
+        for line in [&["weft", "cp", "a", "-r", "fs:/b"][..], &["weft", "mv", "fs:/a", "-n", "fs:/b"]] {
+            Cli::try_parse_from(line).unwrap();
+        }
+        assert_eq!(last_of_two(&mut vec![1, 2]).unwrap(), 2);
+        assert!(last_of_two(&mut vec![1]).is_err());
+    }
 
     #[test]
     fn the_command_line_is_consistent_and_every_command_has_an_example() {

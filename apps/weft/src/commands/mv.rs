@@ -15,7 +15,7 @@ use weft_host::output::show_name;
 #[command(after_help = "Examples:\n  weft mv ~/fs:/a ~/fs:/b\n  weft mv ~/fs:/x ~/fs:/y ~/fs:/directory")]
 pub struct Args {
     /// What to move, and last where to: a new name or an existing directory
-    #[arg(required = true, num_args = 2.., value_name = "FS:/PATH")]
+    #[arg(required = true, value_name = "FS:/PATH")]
     places: Vec<OsString>,
     /// Fail if the new name exists
     #[arg(short, long, conflicts_with = "exchange")]
@@ -32,7 +32,7 @@ impl Args {
             bail!("both names must be in one file system (named the same way); use `weft cp -r` and `weft rm -r` between two");
         }
         let fs = &systems[0];
-        let (_, target) = places.pop().expect("clap demands two arguments");
+        let (_, target) = super::last_of_two(&mut places)?;
         let into = fs.find(&target, true)?.filter(|attr| attr.kind == FileKind::Directory && !self.exchange);
         if into.is_none() && places.len() > 1 {
             bail!("{}:{} is no directory: several things cannot be moved there", fs.name, show_name(&target));
