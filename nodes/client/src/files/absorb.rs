@@ -90,16 +90,16 @@ impl<R: Runtime> Client<R> {
     ) -> std::result::Result<(Attr, Arc<OpenFile>), Asks<'_>> {
         let (delegations, learning) = (&self.inner.delegations, &self.inner.learning);
         let again = || if delegations.holds(dir) { self.absorb(who, dir, name, options) } else { None };
-        if delegations.is_full(dir) {
-            // What cannot be told now is told before the create is asked for, and fails it then.
-            let _ = self.tell_server(flow, dir.server()).await;
-        }
-        if delegations.holds(dir) {
+        if delegations.holds(dir) && self.inner.knowledge.is_absent(dir, name, self.rt().now()) {
+            if delegations.is_full(dir) {
+                // What cannot be told now is told before the create is asked for, and fails it then.
+                let _ = self.tell_server(flow, dir.server()).await;
+            }
             // As long as the directory changes otherwise, nobody makes files there alone.
             learning.quiet(dir).await;
-        }
-        if let Some(made) = again() {
-            return Ok(made);
+            if let Some(made) = again() {
+                return Ok(made);
+            }
         }
         if self.wants_names(dir, name)
             && let Some(pause) = self.learn_names(who, dir).await
@@ -414,6 +414,9 @@ impl<R: Runtime> Client<R> {
     async fn tell_next(&self, flow: Flow, server: ServerId, all: u64) -> Result<()> {
         let delegations = &self.inner.delegations;
         let Some(batch) = delegations.next(server, all) else { return Ok(()) };
+        for _ in &batch.done {
+            self.rt().cpu(Work::Record).await;
+        }
         let reply = self.call_at_once(flow, server, &batch.request).await?;
         let files: usize = batch.request.groups.iter().map(|group| group.files.len()).sum();
         let attributes_set = reply.attributes.unwrap_or_default();
