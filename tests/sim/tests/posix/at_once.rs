@@ -148,7 +148,7 @@ impl Flow {
 /// Flows of one mount, or of both, with faults in every second seed.
 pub(super) fn run(seed: u64) {
     let mut world = World::new(seed, None);
-    if seed % 3 > 0 {
+    if !seed.is_multiple_of(3) {
         world.takes_small_files();
     }
     let dirs = Rc::new(world.alone(0, move |mount| async move { vec![made_dir(&mount, seed.is_multiple_of(5)).await, ROOT] }));
