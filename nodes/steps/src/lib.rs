@@ -78,7 +78,7 @@ pub enum By<'a, R: Runtime> {
 
 /// A file that is open, as [`By`] has opened it.
 #[derive(Debug)]
-pub enum Opened {
+pub enum WorkFile {
     /// By the client library.
     Client(Arc<OpenFile>),
     /// Its number in the layer.
@@ -111,9 +111,9 @@ fn ranges(call: &[Block]) -> Vec<(u64, u64)> {
 }
 
 /// A file of the work, by the layer.
-fn opened(met: Met) -> Result<(Handle, Opened), Error> {
+fn work_file(met: Met) -> Result<(Handle, WorkFile), Error> {
     match met {
-        Met::File(attr, number) => Ok((attr.handle, Opened::Posix(number))),
+        Met::File(attr, number) => Ok((attr.handle, WorkFile::Posix(number))),
         Met::Other(attr) => Err(Error::local(Status::Exists, "open", attr.handle)),
     }
 }
@@ -222,46 +222,46 @@ impl<R: Runtime, S: Surroundings> Part<'_, R, S> {
     ///
     /// # Errors
     /// Of the file system.
-    pub async fn open_new(&self, dir: Handle, name: &[u8], options: &CreateOptions) -> Result<(Handle, Opened), Error> {
+    pub async fn open_new(&self, dir: Handle, name: &[u8], options: &CreateOptions) -> Result<(Handle, WorkFile), Error> {
         let By::Posix(layer) = self.by else {
             let (attr, file, _) = self.client.create(self.who, dir, name, options).await?;
-            return Ok((attr.handle, Opened::Client(file)));
+            return Ok((attr.handle, WorkFile::Client(file)));
         };
         let how = OpenHow { exclusive: options.exclusive, ..OpenHow::direct(options.rights) };
-        opened(layer.open_name(self.who, InodeNumber::of(dir), name, how, Some(options.mode)).await?)
+        work_file(layer.open_name(self.who, InodeNumber::of(dir), name, how, Some(options.mode)).await?)
     }
 
     /// Opens a file of the work: by its handle, or as programs do it that have names.
     ///
     /// # Errors
     /// Of the file system.
-    pub async fn open(&self, file: Handle, (dir, name): (Handle, &[u8]), rights: Rights) -> Result<Opened, Error> {
+    pub async fn open(&self, file: Handle, (dir, name): (Handle, &[u8]), rights: Rights) -> Result<WorkFile, Error> {
         let By::Posix(layer) = self.by else {
-            return Ok(Opened::Client(self.client.open(self.who, file, rights, false).await?.1));
+            return Ok(WorkFile::Client(self.client.open(self.who, file, rights, false).await?.1));
         };
         let met = layer.open_name(self.who, InodeNumber::of(dir), name, OpenHow::direct(rights), None).await?;
-        opened(met).map(|(_, file)| file)
+        work_file(met).map(|(_, file)| file)
     }
 
     /// Closes a file.
     ///
     /// # Errors
     /// Of the file system, and of what was written before.
-    pub async fn close(&self, file: Opened) -> Result<(), Error> {
+    pub async fn close(&self, file: WorkFile) -> Result<(), Error> {
         match file {
-            Opened::Posix(number) => {
+            WorkFile::Posix(number) => {
                 let closed = self.layer().before_close(number).await;
                 self.layer().release(number).await;
                 closed
             }
-            Opened::Client(file) => self.client.close(file).await,
+            WorkFile::Client(file) => self.client.close(file).await,
         }
     }
 
-    async fn fsync(&self, file: &Opened) -> Result<(), Error> {
+    async fn fsync(&self, file: &WorkFile) -> Result<(), Error> {
         match file {
-            Opened::Posix(number) => self.layer().fsync(*number, false).await,
-            Opened::Client(file) => self.client.fsync(file, false).await,
+            WorkFile::Posix(number) => self.layer().fsync(*number, false).await,
+            WorkFile::Client(file) => self.client.fsync(file, false).await,
         }
     }
 
@@ -361,14 +361,14 @@ impl<R: Runtime, S: Surroundings> Part<'_, R, S> {
     ///
     /// # Errors
     /// Of the file system.
-    pub async fn write(&self, file: &Opened, number: u64) -> Result<(), StepError> {
+    pub async fn write(&self, file: &WorkFile, number: u64) -> Result<(), StepError> {
         let calls = self.work.calls_of(self.number, number).map(|call| async move {
             self.write_call(file, number, &call).await?;
             self.around.count(1, sum(&call));
             Ok(())
         });
         run_window(calls, self.depth()).await.into_iter().collect::<Result<(), Error>>()?;
-        if let Opened::Posix(number) = file {
+        if let WorkFile::Posix(number) = file {
             // What it has gathered is a part of the step.
             self.layer().before_close(*number).await?;
         }
@@ -378,13 +378,13 @@ impl<R: Runtime, S: Surroundings> Part<'_, R, S> {
         Ok(())
     }
 
-    async fn write_call(&self, file: &Opened, number: u64, call: &[Block]) -> Result<(), Error> {
+    async fn write_call(&self, file: &WorkFile, number: u64, call: &[Block]) -> Result<(), Error> {
         let marks = self.around.marks(number, call);
         let data = self.around.bytes(call, &marks);
         match (file, call) {
-            (Opened::Posix(file), [block]) => self.layer().write(self.who, *file, block.offset, data, WriteHow::default()).await,
-            (Opened::Posix(file), _) => self.layer().write_list(self.who, *file, &ranges(call), data).await,
-            (Opened::Client(file), _) => self.client.write_list(file, &ranges(call), data).await,
+            (WorkFile::Posix(file), [block]) => self.layer().write(self.who, *file, block.offset, data, WriteHow::default()).await,
+            (WorkFile::Posix(file), _) => self.layer().write_list(self.who, *file, &ranges(call), data).await,
+            (WorkFile::Client(file), _) => self.client.write_list(file, &ranges(call), data).await,
         }
     }
 
@@ -392,7 +392,7 @@ impl<R: Runtime, S: Surroundings> Part<'_, R, S> {
     ///
     /// # Errors
     /// Of the file system, or other bytes.
-    pub async fn read(&self, file: &Opened, number: u64, at_once: usize) -> Result<(), StepError> {
+    pub async fn read(&self, file: &WorkFile, number: u64, at_once: usize) -> Result<(), StepError> {
         let calls = self.work.calls_of(self.number, number).map(|call| async move {
             let read = self.read_call(file, &call).await?;
             call.iter().zip(&read).try_for_each(|(block, pieces)| self.check(pieces, number, *block))?;
@@ -402,11 +402,11 @@ impl<R: Runtime, S: Surroundings> Part<'_, R, S> {
         run_window(calls, at_once).await.into_iter().collect()
     }
 
-    async fn read_call(&self, file: &Opened, call: &[Block]) -> Result<Vec<Vec<Payload>>, Error> {
+    async fn read_call(&self, file: &WorkFile, call: &[Block]) -> Result<Vec<Vec<Payload>>, Error> {
         match (file, call) {
-            (Opened::Posix(file), [block]) => Ok(vec![self.layer().read(*file, block.offset, block.bytes).await?]),
-            (Opened::Posix(file), _) => self.layer().read_list(*file, &ranges(call)).await,
-            (Opened::Client(file), _) => self.client.read_list(file, &ranges(call)).await,
+            (WorkFile::Posix(file), [block]) => Ok(vec![self.layer().read(*file, block.offset, block.bytes).await?]),
+            (WorkFile::Posix(file), _) => self.layer().read_list(*file, &ranges(call)).await,
+            (WorkFile::Client(file), _) => self.client.read_list(file, &ranges(call)).await,
         }
     }
 

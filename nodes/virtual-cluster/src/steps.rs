@@ -11,7 +11,7 @@ use weft_layout::HintName;
 use weft_posix::{Callers, Options, Posix};
 use weft_rt::{Bulk, Runtime};
 use weft_rt_sim::{NodeId, SimRt};
-use weft_steps::{By, Opened, Part, StepError, Surroundings};
+use weft_steps::{By, Part, StepError, Surroundings, WorkFile};
 use weft_wire::Rights;
 use weft_workload::{Block, BlockOrder, Dirs, Items, Protocol, Sharing, WorkStep, Workload};
 
@@ -37,7 +37,7 @@ pub(crate) struct Driver<'a> {
     /// What the creates of each client found out, for the questions that follow.
     handles: Vec<Rc<RefCell<Vec<Handle>>>>,
     /// What each client writes and reads; empty before the first.
-    files: Vec<(Handle, Rc<Opened>)>,
+    files: Vec<(Handle, Rc<WorkFile>)>,
     /// The layer below gateways of each process, if the work goes by it.
     layers: Vec<Rc<Layer>>,
 }
@@ -226,7 +226,7 @@ impl Driver<'_> {
     }
 
     /// Makes and opens the files: one for each client, which may all be the same.
-    fn open(&self) -> Result<Vec<(Handle, Rc<Opened>)>, VirtualError> {
+    fn open(&self) -> Result<Vec<(Handle, Rc<WorkFile>)>, VirtualError> {
         let flows = self.cluster.clients_of(self.work).enumerate().map(|(index, (node, client))| {
             let (client, layer, work) = (client.clone(), self.layer_of(index), self.shared.clone());
             let strips = self.cluster.strips.clone();

@@ -172,7 +172,7 @@ fn shared(cores: usize, wake_ns: u64) -> ClusterShape {
         waker_ns: 1_000,
         woken_ns: 1_000,
         client_request_ns: 1_000,
-        client_record_ns: 1_000,
+        untold_change_ns: 1_000,
         copy_bytes_per_s: 8_000_000_000,
     };
     let mut profile = Profile { process: Some(process), ..Profile::default() };

@@ -26,7 +26,7 @@ impl State {
         let of_client = self.profile.process.as_ref().filter(|_| self.nodes[node.index()].process.is_client);
         let cost = match (work, of_client) {
             (Work::Request, Some(process)) => process.client_request_ns,
-            (Work::Record, Some(process)) => process.client_record_ns,
+            (Work::UntoldChange, Some(process)) => process.untold_change_ns,
             _ => self.profile.cpu.cost_ns(work),
         };
         (cost > 0).then(|| self.use_core(node, cost))

@@ -17,7 +17,7 @@ const COSTS: ProcessProfile = ProcessProfile {
     waker_ns: 3_000,
     woken_ns: 2_000,
     client_request_ns: 11_000,
-    client_record_ns: 1_300,
+    untold_change_ns: 1_300,
     copy_bytes_per_s: 0,
 };
 const REQUEST_NS: u64 = 40_000;

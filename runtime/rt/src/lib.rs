@@ -81,6 +81,8 @@ pub enum Work {
     Request,
     /// Look at or change one record of the metadata state.
     Record,
+    /// Change it at a client, which tells its server later.
+    UntoldChange,
     /// Checksum so many bytes.
     Checksum(u64),
     /// Copy so many bytes.

@@ -92,7 +92,8 @@ impl<R: Runtime> Client<R> {
         let again = || if delegations.holds(dir) { self.absorb(who, dir, name, options) } else { None };
         if delegations.holds(dir) && self.inner.knowledge.is_absent(dir, name, self.rt().now()) {
             if delegations.is_full(dir) {
-                // What cannot be told now is told before the create is asked for, and fails it then.
+                // What cannot be told now is told before the create is asked for, and fails it
+                // then.
                 let _ = self.tell_server(flow, dir.server()).await;
             }
             // As long as the directory changes otherwise, nobody makes files there alone.
@@ -164,11 +165,11 @@ impl<R: Runtime> Client<R> {
         })
     }
 
-    /// Before something is done in a directory that may be delegated to this client: what a server
-    /// would do for it takes as long here.
+    /// Before something is done in a directory that may be delegated to this client: no message
+    /// shows that it takes time.
     pub(crate) async fn works_alone(&self, dir: Handle) {
         if self.inner.delegations.holds(dir) {
-            self.rt().cpu(Work::Record).await;
+            self.rt().cpu(Work::UntoldChange).await;
         }
     }
 
@@ -414,9 +415,6 @@ impl<R: Runtime> Client<R> {
     async fn tell_next(&self, flow: Flow, server: ServerId, all: u64) -> Result<()> {
         let delegations = &self.inner.delegations;
         let Some(batch) = delegations.next(server, all) else { return Ok(()) };
-        for _ in &batch.done {
-            self.rt().cpu(Work::Record).await;
-        }
         let reply = self.call_at_once(flow, server, &batch.request).await?;
         let files: usize = batch.request.groups.iter().map(|group| group.files.len()).sum();
         let attributes_set = reply.attributes.unwrap_or_default();
