@@ -58,7 +58,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// For [`Callers`]. Leases, which `absorbs` needs, begin with [`Posix::keep_leases_below`].
+    /// For [`crate::Callers`]. Leases, which `absorbs` needs, begin with
+    /// [`Posix::keep_leases_below`].
     pub fn for_callers(absorbs: bool) -> Options {
         Options {
             ttl_ns: 0,
