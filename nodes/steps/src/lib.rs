@@ -1,6 +1,6 @@
-//! `weft-steps`: the steps of a [`Workload`] by the client library, one client's part of each. The
-//! benchmark (`lab/bench`) drives them on real servers and the virtual cluster in virtual time, so
-//! that both ask for the same.
+//! `weft-steps`: the steps of a [`Workload`] by the client library, or by the layer below gateways
+//! ([`By`]), one client's part of each. The benchmark (`lab/bench`) drives them on real servers and
+//! the virtual cluster in virtual time, so that both ask for the same.
 //!
 //! It never says where files are or how many clients there are, and reads no clock.
 
@@ -266,7 +266,10 @@ impl<R: Runtime, S: Surroundings> Part<'_, R, S> {
     }
 
     /// Waits until servers have heard of what the step has done here.
-    async fn settle(&self, dir: Handle) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// Servers that do not answer.
+    pub async fn settle(&self, dir: Handle) -> Result<(), Error> {
         match self.by {
             By::Posix(layer) if !layer.settle(SETTLE_NS).await => Err(Error::local(Status::TimedOut, "create", dir)),
             _ => Ok(()),

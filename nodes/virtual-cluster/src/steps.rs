@@ -23,8 +23,6 @@ static WHO: Credentials = Credentials::ROOT;
 const LIST_BYTES: u32 = 64 << 10;
 /// After so long servers grant leases to a client that has begun to hear notices, in nanoseconds.
 const BEGUN_NS: u64 = SECOND;
-/// How long servers may take to hear of closed files, in nanoseconds.
-const SETTLE_NS: u64 = 60 * SECOND;
 
 /// A workload under way.
 pub(crate) struct Driver<'a> {
@@ -252,7 +250,7 @@ impl Driver<'_> {
                 let around = Simulated::new(index as u64, &work);
                 let part = part_of(&client, By::Posix(&layer), &work, &around);
                 part.close(Rc::into_inner(file).expect("no step is under way")).await?;
-                layer.settle(SETTLE_NS).await;
+                part.settle(ROOT_HANDLE).await?;
                 let rights = if step == WorkStep::Read { Rights::READ } else { Rights::WRITE };
                 part.open(handle, (ROOT_HANDLE, name.as_bytes()), rights).await.map(|file| (handle, Rc::new(file)))
             })

@@ -57,6 +57,13 @@ pub(super) enum Asks<'a> {
     BesideOthers(#[expect(dead_code, reason = "is kept")] UnderWay<'a>),
 }
 
+/// True if a file may be made so without asking.
+fn is_plain(options: &CreateOptions) -> bool {
+    let is_as_directory_says = options.stripe_bytes == 0 && options.stripe_width == 0 && options.strips.is_none();
+    let is_usual = Rights::READ.with(Rights::WRITE).contains(options.rights);
+    is_as_directory_says && options.times.is_none() && options.mode & 0o7000 == 0 && is_usual
+}
+
 impl<R: Runtime> Client<R> {
     /// Makes a file without asking, if that can be done now or soon. Otherwise its server is to be
     /// asked, while what is returned is kept.
@@ -90,14 +97,16 @@ impl<R: Runtime> Client<R> {
     ) -> std::result::Result<(Attr, Arc<OpenFile>), Asks<'_>> {
         let (delegations, learning) = (&self.inner.delegations, &self.inner.learning);
         let again = || if delegations.holds(dir) { self.absorb(who, dir, name, options) } else { None };
-        if delegations.holds(dir) && self.inner.knowledge.is_absent(dir, name, self.rt().now()) {
+        if is_plain(options) && delegations.holds(dir) && self.inner.knowledge.is_absent(dir, name, self.rt().now()) {
             if delegations.is_full(dir) {
                 // What cannot be told now is told before the create is asked for, and fails it
                 // then.
                 let _ = self.tell_server(flow, dir.server()).await;
             }
-            // As long as the directory changes otherwise, nobody makes files there alone.
-            learning.quiet(dir).await;
+            // As long as the directory changes otherwise, nobody makes files there alone. Who asks
+            // there all the time is not waited for.
+            let end = flow.deadline.min(self.rt().now() + LEARN_NS);
+            race(learning.quiet(dir), self.rt().sleep_until(end)).await;
             if let Some(made) = again() {
                 return Ok(made);
             }
@@ -107,17 +116,17 @@ impl<R: Runtime> Client<R> {
         {
             return again().ok_or(Asks::Alone(pause));
         }
-        let begun = learning.begin_create(dir).await;
-        again().ok_or(Asks::BesideOthers(begun))
+        match race(learning.begin_create(dir), self.rt().sleep_until(flow.deadline)).await {
+            Either::First(begun) => again().ok_or(Asks::BesideOthers(begun)),
+            // It fails at its server.
+            Either::Second(()) => Err(Asks::Freely),
+        }
     }
 
     /// Makes a file in a directory that is delegated to this client, without a message. `None`: its
     /// server must be asked.
     fn absorb(&self, who: &Credentials, dir: Handle, name: &Bytes, options: &CreateOptions) -> Option<(Attr, Arc<OpenFile>)> {
-        let is_as_directory_says = options.stripe_bytes == 0 && options.stripe_width == 0 && options.strips.is_none();
-        let is_plain = is_as_directory_says && options.times.is_none() && options.mode & 0o7000 == 0;
-        let is_usual = Rights::READ.with(Rights::WRITE).contains(options.rights);
-        if !is_plain || !is_usual {
+        if !is_plain(options) {
             return None;
         }
         let (delegations, knowledge, now) = (&self.inner.delegations, &self.inner.knowledge, self.rt().now());
@@ -221,7 +230,7 @@ impl<R: Runtime> Client<R> {
 
     /// Learns all names of a directory, if they are few, so that the right to make files there
     /// without asking can be asked for, before others of its creates go on. `None`: another flow
-    /// does.
+    /// does, or they cannot be learned.
     async fn learn_names(&self, who: &Credentials, dir: Handle) -> Option<Pause<'_>> {
         let pause = self.inner.learning.pause(dir)?;
         let end = self.rt().now() + LEARN_NS;
