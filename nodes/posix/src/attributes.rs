@@ -15,8 +15,11 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// Attributes that need no question: after every change of a directory a kernel asks for its
     /// attributes, which are known if we made the change.
     pub fn known_attr(&self, node: InodeNumber) -> Option<Shown> {
-        let (attr, attr_ttl_ns) = self.client.known_directory(node.handle())?;
-        Some(Shown { node, attr, name_ttl_ns: 0, attr_ttl_ns })
+        let (attr, _) = self.client.known_directory(node.handle())?;
+        let is_known = self.told.tell_known(&attr, self.now());
+        // How long: asked after what is told is noted, so that no change is missed in between.
+        let (_, ttl_ns) = self.client.known_directory(node.handle())?;
+        Some(Shown { node, attr, name_ttl_ns: 0, attr_ttl_ns: if is_known { ttl_ns } else { 0 } })
     }
 
     /// Attributes of an object that are not known ([`Posix::known_attr`]). Size and times are exact
@@ -77,8 +80,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         if node.is_second() {
             return Shown { node, attr, name_ttl_ns: 0, attr_ttl_ns: 0 };
         }
-        self.told.tell(&attr, changes, self.now());
-        Shown { node, attr, name_ttl_ns: 0, attr_ttl_ns: self.attr_ttl_ns(&attr) }
+        let is_known = self.told.tell(&attr, changes, self.now());
+        Shown { node, attr, name_ttl_ns: 0, attr_ttl_ns: if is_known { self.attr_ttl_ns(&attr) } else { 0 } }
     }
 
     /// A name that leads to an object with these attributes is about to be told: a kernel that

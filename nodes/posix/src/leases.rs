@@ -3,7 +3,7 @@
 
 use std::io;
 
-use weft_base::{Attr, Handle, MILLISECOND, MODE_ACL, SECOND, ServerId};
+use weft_base::{Attr, FileKind, Handle, MILLISECOND, MODE_ACL, SECOND, ServerId};
 use weft_rt::{Runtime, join_all, race};
 use weft_wire::ops::LeaseNotice;
 
@@ -133,7 +133,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         match notice {
             LeaseNotice::Name { dir, .. } => {
                 self.gateway.forget_names();
-                self.gateway.forget_attributes(*dir);
+                self.forget_told_of(*dir, Some(FileKind::Directory));
             }
             LeaseNotice::Object { handle } => self.forget_told(*handle),
             LeaseNotice::Append { handle } => {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use weft_base::{Handle, Nanos, Status};
+use weft_base::{FileKind, Handle, Nanos, Status};
 use weft_client::{CallerStats, Client, Error, Result};
 use weft_rt::Runtime;
 
@@ -200,11 +200,18 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         self.error_counts.note(error, self.client.map(), self.now(), |line| self.gateway.warn(line));
     }
 
-    /// Makes attributes of a file forgotten above, whatever was told.
-    pub(crate) fn forget_told(&self, file: Handle) {
-        let known = self.told.known(file);
-        self.gateway.forget_attributes(file);
-        known.into_iter().for_each(|known| self.told.forgotten(file, known));
+    /// Makes attributes of an object forgotten above, whatever was told.
+    pub(crate) fn forget_told(&self, object: Handle) {
+        self.forget_told_of(object, None);
+    }
+
+    /// The same for an object of this kind, if that is known.
+    pub(crate) fn forget_told_of(&self, object: Handle, kind: Option<FileKind>) {
+        let known = self.told.known(object);
+        if self.told.may_be_believed(object, kind) {
+            self.gateway.forget_attributes(object);
+        }
+        known.into_iter().for_each(|known| self.told.forgotten(object, known));
     }
 
     /// An open file whose data is to be changed.

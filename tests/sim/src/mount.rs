@@ -27,6 +27,8 @@ struct Believed {
     pages: BTreeMap<InodeNumber, Vec<u8>>,
     /// Counts what was to be forgotten: an answer on its way then is for the moment only.
     forgotten: u64,
+    /// These of attributes.
+    attributes_forgotten: u64,
     lines: Vec<String>,
 }
 
@@ -48,6 +50,7 @@ impl Gateway for Above {
         let mut believed = self.0.borrow_mut();
         believed.distrust(InodeNumber::of(file));
         believed.forgotten += 1;
+        believed.attributes_forgotten += 1;
     }
 
     fn forget_names(&self) {
@@ -156,6 +159,11 @@ impl Mount {
 
     fn now(&self) -> Nanos {
         self.posix.rt().now()
+    }
+
+    /// How often attributes were to be forgotten.
+    pub fn attributes_forgotten(&self) -> u64 {
+        self.above.0.borrow().attributes_forgotten
     }
 
     /// To be taken before a question.

@@ -13,6 +13,8 @@ pub(crate) struct Known {
     pub told_at: Option<Nanos>,
     /// It has no extended attributes.
     pub bare: bool,
+    /// Told for the moment only: see [`super::Told::tell`].
+    pub is_momentary: bool,
     version: u64,
     size: u64,
     mtime: WallTime,
@@ -27,7 +29,7 @@ impl Known {
         let Attr { version, size, mtime, mode, uid, gid, bare, .. } = *attr;
         // Where its bytes are says nothing of them.
         let mode = mode & !MODE_INLINE;
-        Known { written: false, told_at: None, bare, version, size, mtime, mode, uid, gid }
+        Known { written: false, told_at: None, bare, is_momentary: false, version, size, mtime, mode, uid, gid }
     }
 
     /// True if whoever believes this goes on rightly when these are the attributes.

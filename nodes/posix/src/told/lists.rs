@@ -30,6 +30,11 @@ impl Lists {
         other
     }
 
+    /// True if a list of this object, or the lack of one, may be kept above.
+    pub fn are_told(&self, object: Handle) -> bool {
+        self.count.load(Ordering::SeqCst) > 0 && self.told.lock().expect("no code panics while it holds this lock").contains(&object)
+    }
+
     /// A name that leads to an object with these attributes is about to be told: true if a list or
     /// the lack of one that is kept above may be an old one.
     pub fn may_be_old(&self, attr: &Attr) -> bool {

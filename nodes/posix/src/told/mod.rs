@@ -13,6 +13,12 @@
 //! whoever comes by another name to another version, the object is shown under a second number, for
 //! that moment only.
 //!
+//! A kernel that hears that attributes have changed while it asks for them drops the answer
+//! (`attr_version` in its `fs/fuse`) and judges by what it knew before: in a directory that others
+//! fill, by a mode of long ago. So the first attributes of a directory are told for the moment only.
+//! Nothing is to be forgotten then, and what it knows when it is told more is not too old
+//! ([`Told::tell`]).
+//!
 //! Only what may still be believed is remembered (`generations.rs`): entries live for one to two
 //! times that age, so that forgetting costs nothing. An entry costs some 80 bytes and as many
 //! nanoseconds for every reply with attributes.
@@ -79,13 +85,30 @@ impl Told {
     }
 
     /// These attributes, asked for after so many own changes of extended attributes, are about to
-    /// be told. To be called before the reply.
-    pub fn tell(&self, attr: &Attr, asked_after: XattrCount, now: Nanos) {
+    /// be told. To be called before the reply. False if they may be believed for the moment only:
+    /// nothing is known above of this directory, or what is known is old.
+    pub fn tell(&self, attr: &Attr, asked_after: XattrCount, now: Nanos) -> bool {
+        self.tell_with(attr, now, |_, known| known.told_at = self.told_at(asked_after, now))
+    }
+
+    /// The same for attributes of a directory that say nothing new of extended ones.
+    pub fn tell_known(&self, attr: &Attr, now: Nanos) -> bool {
+        self.tell_with(attr, now, |before, known| known.told_at = before.and_then(|before| before.told_at))
+    }
+
+    /// `complete` is called with the shard locked: a change of extended attributes that begins from
+    /// then on finds what is told there.
+    fn tell_with(&self, attr: &Attr, now: Nanos, complete: impl FnOnce(Option<Known>, &mut Known)) -> bool {
         if self.age == 0 || !is_remembered(attr.kind) {
-            return;
+            return true;
         }
         let mut shard = self.shard(attr.handle);
-        shard.renewed(now, self.age).record(attr.handle).known = Some(self.believed(attr, asked_after, now));
+        let before = &mut shard.renewed(now, self.age).record(attr.handle).known;
+        let mut known = Known::of(attr);
+        known.is_momentary = attr.kind == FileKind::Directory && before.is_none();
+        complete(*before, &mut known);
+        *before = Some(known);
+        !known.is_momentary
     }
 
     /// That a name in a directory leads to this object is about to be told. To be called before the
@@ -104,17 +127,16 @@ impl Told {
         }
         record.named = Some(told);
         if is_remembered(attr.kind) {
-            record.known = Some(self.believed(attr, asked_after, now));
+            let known = record.known.insert(Known::of(attr));
+            known.told_at = self.told_at(asked_after, now);
         }
         true
     }
 
-    /// What will be believed. To be called with the shard locked: a change of extended attributes
-    /// that begins from now on finds it there.
-    fn believed(&self, attr: &Attr, asked_after: XattrCount, now: Nanos) -> Known {
-        let mut known = Known::of(attr);
-        known.told_at = (asked_after == self.xattr_changes.count()).then_some(now);
-        known
+    /// The moment from which on an answer holds that was asked for after so many own changes of
+    /// extended attributes.
+    fn told_at(&self, asked_after: XattrCount, now: Nanos) -> Option<Nanos> {
+        (asked_after == self.xattr_changes.count()).then_some(now)
     }
 
     /// This gateway has given the object this name, beside others.
@@ -198,6 +220,13 @@ impl Told {
     /// This is forgotten above, whatever has been told since.
     pub fn forgotten(&self, file: Handle, known: Known) {
         self.shard(file).of_both(file).for_each(|record| record.known = record.known.filter(|told| *told != known));
+    }
+
+    /// True if something may be believed of this object, which is of this kind, if that is known.
+    pub fn may_be_believed(&self, object: Handle, kind: Option<FileKind>) -> bool {
+        let is_remembered = self.age > 0 && kind == Some(FileKind::Directory);
+        let is_believed = self.known(object).map_or(!is_remembered, |known| !known.is_momentary);
+        is_believed || self.lists.are_told(object)
     }
 
     /// What may be believed.

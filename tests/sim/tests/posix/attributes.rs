@@ -260,3 +260,35 @@ fn a_list_that_is_not_there_is_removed_without_a_question() {
         assert_eq!(left.map_err(|error| error.status), Err(Status::NoAttribute));
     });
 }
+
+/// A kernel drops an answer if it hears meanwhile that the attributes have changed, and judges by
+/// what it knew before.
+#[test]
+fn a_directory_that_others_fill_is_told_for_the_moment_before_it_is_believed() {
+    let world = World::new(11, None);
+    let look = || {
+        world.alone(0, |mount| async move {
+            let shown = match mount.posix.known_attr(ROOT) {
+                Some(shown) => shown,
+                None => mount.posix.getattr(ROOT).await.expect("it is there"),
+            };
+            (shown.attr_ttl_ns > 0, mount.attributes_forgotten())
+        })
+    };
+    let fill = |name: &'static str| {
+        world.alone(1, move |mount| async move {
+            mount.posix.mkdir(&caller(1, 0).who, ROOT, name.as_bytes(), 0o755).await.expect("a new directory");
+        });
+    };
+    for name in ["a", "b"] {
+        let (is_believed, forgotten) = look();
+        assert!(!is_believed, "what was known before may be of long ago");
+        fill(name);
+        let (is_believed, since) = look();
+        assert_eq!((is_believed, since), (false, forgotten), "nothing was believed");
+        let (is_believed, forgotten) = look();
+        assert!(is_believed);
+        fill(if name == "a" { "c" } else { "d" });
+        assert!(world.alone(0, |mount| async move { mount.attributes_forgotten() }) > forgotten);
+    }
+}
