@@ -77,8 +77,15 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let served = self.begin(event::FUSE_LOOKUP, request, parent);
+        let mut served = self.begin(event::FUSE_LOOKUP, request, parent);
         let result = self.run(self.posix.lookup(&caller(request), self.node(parent), name.as_bytes()));
+        if result.as_ref().is_err_and(|error| error.status == Status::NotFound) {
+            let ttl_ns = self.posix.absent_ttl_ns(self.node(parent), name.as_bytes());
+            if ttl_ns > 0 {
+                served.fails(errno(Status::NotFound));
+                return reply.absent(&Duration::from_nanos(ttl_ns));
+            }
+        }
         self.reply_entry(served, reply, result);
     }
 

@@ -8,6 +8,7 @@ use weft_rt::{Runtime, join_all, race};
 use weft_wire::ops::LeaseNotice;
 
 use crate::gateway::Gateway;
+use crate::node::InodeNumber;
 use crate::posix::Posix;
 
 /// How long a server may take to hear that this layer believes nothing any more, in nanoseconds.
@@ -42,6 +43,12 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             true => self.client.name_holds_ns(dir, name, Some(attr.handle)),
             false => self.age_ns(attr),
         }
+    }
+
+    /// For how many nanoseconds it may be believed that nothing has this name. To be asked after a
+    /// look-up has said so.
+    pub fn absent_ttl_ns(&self, dir: InodeNumber, name: &[u8]) -> u64 {
+        if self.client.keeps_leases() { self.client.name_holds_ns(dir.handle(), name, None) } else { 0 }
     }
 
     /// How old what is told may become without leases. An open is judged by what was told of the

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use weft_base::{Attr, Credentials, Handle, Nanos, Payload, ROOT_HANDLE, SECOND, Status};
-use weft_client::{Fallocate, FsStats, RenameFlags, Result, SetAttr};
+use weft_client::{Error, Fallocate, FsStats, RenameFlags, Result, SetAttr};
 use weft_posix::{Caching, CallingThread, Gateway, InodeNumber, Listed, OpenHow, Opened, Options, Posix, Shown, WriteHow};
 use weft_rt::{Bulk, Runtime};
 use weft_rt_sim::{NodeId, Sim, SimRt};
@@ -18,6 +18,9 @@ use crate::cluster::Cluster;
 
 /// Most bytes of one read: files are smaller.
 const READ_BYTES: u64 = 1 << 20;
+
+/// What a name is believed to lead to that leads nowhere.
+const NOTHING: InodeNumber = InodeNumber(0);
 
 /// What the cache of one mount believes.
 #[derive(Debug, Default)]
@@ -195,12 +198,16 @@ impl Mount {
     pub async fn walk(&self, caller: &CallingThread, dir: InodeNumber, name: &str, anew: bool) -> Result<InodeNumber> {
         let key = (dir, name.as_bytes().to_vec());
         let known = self.above.0.borrow().names.get(&key).filter(|(_, until)| self.now() < *until).map(|(node, _)| *node);
-        if let (Some(node), false) = (known, anew) {
-            return Ok(node);
+        match known {
+            Some(NOTHING) if !anew => return Err(Error::local(Status::NotFound, "lookup", dir.handle())),
+            Some(node) if !anew => return Ok(node),
+            _ => {}
         }
         let forgotten = self.forgotten();
-        let shown = self.posix.lookup(caller, dir, name.as_bytes()).await.inspect_err(|_| {
-            self.above.0.borrow_mut().names.remove(&key);
+        let shown = self.posix.lookup(caller, dir, name.as_bytes()).await.inspect_err(|error| {
+            let is_absent = error.status == Status::NotFound;
+            let until = self.until(if is_absent { self.posix.absent_ttl_ns(dir, name.as_bytes()) } else { 0 }, forgotten);
+            self.above.0.borrow_mut().names.insert(key.clone(), (NOTHING, until));
         })?;
         self.hear(&shown, forgotten);
         let until = self.until(shown.name_ttl_ns, forgotten);

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use weft_system_tests::{FileSystem, Need, Signal, available, signal};
+use serde_json::Value;
+use weft_system_tests::{FileSystem, Need, Signal, available, ok, signal, weft};
 
 /// How often each case is tried.
 const ROUNDS: usize = 200;
@@ -103,6 +104,35 @@ fn what_nobody_changes_is_asked_for_once() {
     // A kernel that is short of memory drops pages; who reads those anew opens a file, or many.
     let opens = after.1 - before.1;
     assert!(opens <= names.len() as u64, "{opens} opens for {} reads", 14 * names.len());
+}
+
+/// Programs look for a module in every directory of a path.
+#[test]
+fn what_is_not_there_the_kernel_knows_until_it_is() {
+    let Some((fs, a, b)) = two_mounts("what_is_not_there_the_kernel_knows_until_it_is") else { return };
+    fs::create_dir(a.join("dir")).unwrap();
+    let name = "dir/absent";
+    let trace = |words: &[&str]| ok(weft().arg("trace").arg(words[0]).arg(fs.state()).args(&words[1..]).arg("--json"));
+    let folder = fs.path("traces");
+    trace(&["on", "--mask", "fuse.*", "--nodes", "mount-second*", "--dir", folder.to_str().unwrap()]);
+    assert!((0..ROUNDS).all(|_| fs::metadata(b.join(name)).is_err()));
+    let report: Value = serde_json::from_str(&trace(&["off"])).expect("JSON");
+    let node = report["nodes"].as_array().unwrap().iter().find(|node| node["node"] == "mount-second").expect("it is recorded");
+    let records = node["records"].as_u64().expect("a number");
+    assert!(records < ROUNDS as u64 / 2, "{records} records of requests for {ROUNDS} looks");
+    for round in 0..ROUNDS {
+        let [makes, looks] = if round % 2 == 0 { [&a, &b] } else { [&b, &a] };
+        assert!((0..2).all(|_| fs::metadata(looks.join(name)).is_err()), "round {round}");
+        match round % 3 {
+            0 => fs::write(makes.join(name), b"x").unwrap(),
+            1 => fs::hard_link(makes.join("one"), makes.join(name)).unwrap(),
+            _ => fs::rename(makes.join("one"), makes.join(name)).unwrap(),
+        }
+        assert_eq!(size(&looks.join(name)), 1, "round {round}");
+        drop(fs::remove_file(looks.join("one")));
+        fs::rename(looks.join(name), looks.join("one")).unwrap();
+        assert!(fs::metadata(makes.join(name)).is_err(), "round {round}");
+    }
 }
 
 #[test]

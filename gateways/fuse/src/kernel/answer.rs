@@ -285,6 +285,13 @@ impl ReplyEntry {
         }
         self.0.send(&[OutRecord::<128>::new().entry(node, ttls, attr).bytes()]);
     }
+
+    /// Nothing has this name, which may be believed for `ttl`.
+    pub fn absent(self, ttl: &Duration) {
+        let record = OutRecord::<128>::new().u64(0).u64(0).u64(ttl.as_secs()).u64(0).u32(ttl.subsec_nanos()).u32(0);
+        // Attributes of nothing.
+        self.0.send(&[(0..11).fold(record, |record, _| record.u64(0)).bytes()]);
+    }
 }
 
 impl ReplyAttr {

@@ -103,7 +103,8 @@ impl Flow {
                 self.model.insert(key, Led::File(step % 20));
             }
             2 if led.is_none() => {
-                mount.posix.mkdir(&who.who, dir, name.as_bytes(), 0o755).await.expect("a new directory");
+                let made = mount.posix.mkdir(&who.who, dir, name.as_bytes(), 0o755);
+                mount.make(dir, &name, made).await.expect("a new directory");
                 self.model.insert(key, Led::Directory);
             }
             0..3 => {
