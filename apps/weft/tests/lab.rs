@@ -2,6 +2,7 @@
 
 mod program;
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -195,6 +196,20 @@ fn two_builds_are_places_with_their_own_servers_and_clients() {
     let started = std::fs::read_to_string(folder.join("started")).expect("it was started");
     let times = |word: &str| started.lines().filter(|line| line.starts_with(word)).count();
     assert!((times("up"), times("down")) == (1, 1) && times("--timeout") >= 1, "{started}");
+}
+
+#[test]
+fn protocols_in_turns_do_not_disturb_each_other() {
+    let folder = folder();
+    let folder = folder.path();
+    let look = format!("{} ls here/*/fs0 >> seen", weft([]).get_program().display());
+    let words = ["run", "names.toml", "--here", "--dir", "here", "--before-each", &look, "--set", "workload.protocol=posix,weft"];
+    std::fs::create_dir(folder.join("here")).expect("made");
+    ok(&mut lab(folder, &words));
+    let seen = std::fs::read_to_string(folder.join("seen")).expect("it was looked at");
+    let names: BTreeSet<&str> = seen.lines().collect();
+    // Who makes files alone is told less of a directory that others have just changed.
+    assert_eq!(names.len(), 2, "one file system, and a directory for each: {names:?}");
 }
 
 #[test]

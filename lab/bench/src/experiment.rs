@@ -76,55 +76,47 @@ impl Experiment<'_> {
         if self.variants.iter().any(|variant| variant.setup.restart) {
             return self.run_apart(&ups, cases, schedule);
         }
-        let mut systems: Vec<System> = Vec::new();
+        let mut systems: Vec<(usize, System)> = Vec::new();
         let mut sites: Vec<Site> = Vec::new();
-        let mut place_of: Vec<usize> = Vec::new();
         for (number, (variant, up)) in self.variants.iter().zip(&ups).enumerate() {
             self.stop.check()?;
-            // What differs only in what is recorded is one file system.
-            let is_same = |before: &usize| {
-                variant.place == Place::Temporary && self.variants[*before].place == Place::Temporary && ups[*before] == *up
-            };
-            if let Some(known) = (0..number).find(is_same) {
-                place_of.push(place_of[known]);
-                continue;
-            }
-            let site = match &variant.place {
-                Place::Directory(path) => Site::in_directory(path),
-                Place::FileSystem(fs) => Site::in_file_system(fs, self.common),
-                Place::Word(_) => Site::in_directory(self.place),
-                place => System::start(self.place.join(format!("fs{number}")), up, place.program()).and_then(|system| {
+            // What differs only in what is recorded or in how files are made has one file system,
+            // but directories of its own: a client is told less of one that others have just
+            // changed.
+            let is_temporary = |number: usize| self.variants[number].place == Place::Temporary;
+            let shared = systems.iter().find(|(before, _)| is_temporary(number) && is_temporary(*before) && ups[*before] == *up);
+            let site = match (&variant.place, shared) {
+                (_, Some((_, system))) => Site::in_file_system(system.state.as_os_str(), self.common),
+                (Place::Directory(path), _) => Site::in_directory(path),
+                (Place::FileSystem(fs), _) => Site::in_file_system(fs, self.common),
+                (Place::Word(_), _) => Site::in_directory(self.place),
+                (place, _) => System::start(self.place.join(format!("fs{number}")), up, place.program()).and_then(|system| {
                     let site = Site::in_file_system(system.state.as_os_str(), self.common);
-                    systems.push(system);
+                    systems.push((number, system));
                     site
                 }),
             };
-            place_of.push(sites.len());
             sites.push(site.context(self.culprit(number))?);
         }
         for &case in cases {
             let work = &schedule.loads[case].1;
-            for (number, place) in place_of.iter().enumerate() {
-                check_space(&sites[*place], std::slice::from_ref(work)).context(self.culprit(number))?;
-                if place_of[..number].contains(place) {
-                    continue;
-                }
-                sites[*place].make_dirs(work).context(self.culprit(number))?;
+            for (number, site) in sites.iter().enumerate() {
+                check_space(site, std::slice::from_ref(work)).context(self.culprit(number))?;
+                site.make_dirs(work).context(self.culprit(number))?;
             }
             let works: Vec<Workload> = self.variants.iter().map(|variant| variant.by(work)).collect::<Result<_>>()?;
             if let Some(commands) = &work.steps.commands {
                 let shell = Shell::prepare(self, commands)?;
                 while let Some(order) = schedule.next(case) {
                     for number in order {
-                        let one = shell.repeat(&self.variants[number], &sites[place_of[number]], work);
+                        let one = shell.repeat(&self.variants[number], &sites[number], work);
                         schedule.told(case, number, one.context(self.culprit(number))?)?;
                     }
                 }
             } else {
-                let series = self.variants.iter().zip(&works).zip(&place_of).enumerate();
-                let series = series.map(|(number, ((variant, work), place))| {
-                    Series::new(self, variant, &sites[*place], work).context(self.culprit(number))
-                });
+                let series = self.variants.iter().zip(&works).zip(&sites).enumerate();
+                let series =
+                    series.map(|(number, ((variant, work), site))| Series::new(self, variant, site, work).context(self.culprit(number)));
                 let mut series = series.collect::<Result<Vec<Series<'_>>>>()?;
                 while let Some(order) = schedule.next(case) {
                     for number in order {
