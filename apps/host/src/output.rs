@@ -110,7 +110,7 @@ pub fn show_name(name: &[u8]) -> String {
 /// else without.
 pub fn shell_word(word: impl AsRef<OsStr>) -> String {
     let word = word.as_ref().to_string_lossy();
-    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+:,@%".contains(letter);
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+:,@%=".contains(letter);
     if !word.is_empty() && word.chars().all(is_plain) { word.into_owned() } else { quoted(&word) }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use weft_host::output::shell_word;
+
 use crate::paper::{Expected, Order, Paper};
 use crate::verdict::{Outcome, labelled};
 
@@ -28,11 +30,16 @@ pub fn text(paper: &Paper, outcomes: &[Outcome]) -> String {
             says(expected),
             format!("{}{note}", outcome.gives),
             outcome.verdict.word().to_string(),
-            expected.command.as_ref().map(|command| format!("`{command}`")).unwrap_or_default(),
+            expected.command.as_ref().map(|command| format!("`{}`", for_a_shell(command))).unwrap_or_default(),
         ];
         page += &format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|").replace('\n', " ")).join(" | "));
     }
     page
+}
+
+/// A command of a paper, as a shell takes it.
+fn for_a_shell(command: &str) -> String {
+    command.split_whitespace().map(shell_word).collect::<Vec<_>>().join(" ")
 }
 
 /// What must hold, in words.
@@ -96,7 +103,7 @@ mod tests {
     #[test]
     fn the_verdicts_of_a_page_are_read_back() {
         let file = "title = \"T\"\nauthor = \"A\"\nabout = \"a b\"\n\
-                    [[result]]\nfigure = \"1\"\nshows = \"x\"\ncommand = \"weft a\"\nall = \"equal\"\n\
+                    [[result]]\nfigure = \"1\"\nshows = \"x\"\ncommand = \"weft a --set b=1;2,3\"\nall = \"equal\"\n\
                     [[result]]\nfigure = \"2\"\nshows = \"y\"\nmissing = \"this | that\"\n";
         let paper: Paper = toml::from_str(file).expect("a paper");
         let outcome = |gives: &str, verdict| Outcome { gives: gives.to_string(), verdict };
@@ -104,6 +111,7 @@ mod tests {
         let read = verdicts(&page);
         let verdict = |figure: &str, shows: &str| read.get(&(figure.to_string(), shows.to_string())).map(String::as_str);
         assert_eq!((verdict("1", "x"), verdict("2", "y"), read.len()), (Some("**differs**"), Some("not built"), 2), "{page}");
+        assert!(page.contains("| `weft a --set 'b=1;2,3'` |"), "a shell takes it so: {page}");
         assert!(page.lines().filter(|line| !line.starts_with('|')).all(|line| line.chars().count() <= COLUMNS));
     }
 }
