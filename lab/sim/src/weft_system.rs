@@ -119,7 +119,9 @@ pub fn read<'a>(
         return Err(table.error("size", &format!("clients in virtual time make whole files of at most {} bytes", work.block)));
     }
     table.finish()?;
-    Ok(WeftCase { shape, work: Workload { procs: config.clients, clients: threads, depth, fsync, ..work } })
+    let work = Workload { procs: config.clients, clients: threads, depth, fsync, ..work };
+    weft_virtual_cluster::check(&work, shape.strips.is_some()).map_err(|problem| table.error("kind", &problem.to_string()))?;
+    Ok(WeftCase { shape, work })
 }
 
 /// The machines as the runtime in virtual time knows them.
@@ -293,6 +295,7 @@ mod tests {
         let many = |set: &[&str]| weft(set).err().expect("more than memory holds").to_string();
         assert!(many(&["workload.files=4294967295"]).contains("4294967295 is not between 1 and 100000000"));
         assert!(many(&["workload.files=100000", "clients=10000"]).contains("make at most 100000000 in all"));
+        assert!(many(&["workload.size=3000"]).contains(": workload.kind: clients in virtual time write and read one file each"));
         let wrong = weft(&["process.wakes=1us"]).err().expect("no such key").to_string();
         assert!(wrong.contains("wakes"), "{wrong}");
         assert!(weft(&["weft.shared_cores=0"]).is_err() && weft(&["weft.shared_cores=5000"]).is_err());

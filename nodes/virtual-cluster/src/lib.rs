@@ -28,6 +28,7 @@ mod steps;
 pub use cluster::{ClusterShape, Contracts};
 pub use report::{PhaseReport, Share};
 pub use servers::{Exit, Servers, cluster_map};
+pub use steps::check;
 use weft_base::Status;
 pub use weft_meta_server::{Durability, Engine};
 use weft_trace::Mask;

@@ -47,14 +47,17 @@ fn failed(what: &'static str) -> impl Fn(weft_client::Error) -> VirtualError {
 }
 
 /// Says what is missing in a workload, or what clients in virtual time do not do.
-fn check(work: &Workload, has_strips: bool) -> Result<(), VirtualError> {
+///
+/// # Errors
+/// [`VirtualError::Invalid`] with that.
+pub fn check(work: &Workload, has_strips: bool) -> Result<(), VirtualError> {
     let Workload { files, size, block, depth, items, longer, order, .. } = *work;
     let steps: Vec<WorkStep> = work.steps.before.iter().copied().chain(work.steps.cycle.iter().map(|(step, _)| *step)).collect();
     let streams = steps.iter().any(|step| step.is_stream());
     let problem = match streams {
         _ if items != Items::default() || longer > 0 || order != BlockOrder::Ascending => "clients in virtual time have no such work",
         true if size == 0 || block == 0 || depth == 0 => "a workload needs bytes, a block size and a window",
-        true if files != 1 => "clients in virtual time write and read one file each",
+        true if files != 1 => "clients in virtual time write and read one file each: with more, leave `read` out of what is measured",
         false if files == 0 || depth == 0 => "a workload needs files and a window",
         false if size > block => "files that clients in virtual time make are of one block",
         false if size > 0 && work.protocol == Protocol::Classic => "files of the classic protocol are empty",
