@@ -21,6 +21,9 @@ pub struct Document {
     set: Vec<Setting>,
 }
 
+/// Where keys stand that do not come from the text.
+const NOT_IN_TEXT: Range<usize> = usize::MAX..usize::MAX;
+
 /// A key with its tables, and a value that goes before the one of the text.
 struct Setting {
     key: String,
@@ -43,7 +46,7 @@ impl Document {
     pub fn with(mut self, set: &[String]) -> Result<Document> {
         for words in set {
             let (key, value) = words.split_once('=').ok_or_else(|| anyhow!("{words} is not KEY=VALUE"))?;
-            let quoted = |part: &str| if DeValue::parse(part).is_ok() { part.to_string() } else { format!("{part:?}") };
+            let quoted = |part: &str| if DeValue::parse(part).is_ok() { part.to_string() } else { in_quotes(part) };
             let value = match value.split_once(',') {
                 Some(_) if DeValue::parse(value).is_err() => format!("[{}]", value.split(',').map(quoted).collect::<Vec<_>>().join(", ")),
                 _ => quoted(value),
@@ -78,6 +81,9 @@ impl Document {
 
     /// An error at a place of the file.
     fn error(&self, span: Range<usize>, message: &str) -> anyhow::Error {
+        if span == NOT_IN_TEXT {
+            return anyhow!("{}, by the command line: {message}", self.name);
+        }
         let line = 1 + self.text[..span.start.min(self.text.len())].matches('\n').count();
         anyhow!("{}:{line}: {message}", self.name)
     }
@@ -101,9 +107,9 @@ impl<'a> Table<'a> {
         for (key, setting) in own.filter(|(key, _)| !key.contains('.')) {
             setting.is_in_a_table.store(true, Ordering::Relaxed);
             let value = DeValue::parse(&setting.value).expect("it was parsed when it was set").into_inner();
-            let key = Spanned::new(span.clone(), std::borrow::Cow::Borrowed(key));
+            let key = Spanned::new(NOT_IN_TEXT, std::borrow::Cow::Borrowed(key));
             table.remove(&key);
-            table.insert(key, Spanned::new(span.clone(), value));
+            table.insert(key, Spanned::new(NOT_IN_TEXT, value));
         }
         Table { document, prefix, span, table, known: RefCell::default() }
     }
@@ -194,7 +200,8 @@ impl<'a> Table<'a> {
     fn sweep(&self, key: &str, choices: &mut Choices, read: &mut dyn FnMut(&DeValue<'_>) -> Result<(), String>) -> Result<Option<usize>> {
         let Some((value, span)) = self.find(key) else { return Ok(None) };
         let name = format!("{}{key}", self.prefix);
-        let fail = |span, problem: &str| self.document.error(span, &format!("{name}: {problem}"));
+        let fail =
+            |at, problem: &str| self.document.error(if span == NOT_IN_TEXT { NOT_IN_TEXT } else { at }, &format!("{name}: {problem}"));
         let mut labels = Vec::new();
         match value.get_ref() {
             DeValue::Array(items) => {
@@ -217,7 +224,7 @@ impl<'a> Table<'a> {
             }
         }
         if labels.is_empty() || labels.len() > VALUES_MAX {
-            return Err(fail(span, &format!("needs 1 to {VALUES_MAX} values")));
+            return Err(fail(span.clone(), &format!("needs 1 to {VALUES_MAX} values")));
         }
         Ok(Some(choices.pick(&name, labels)))
     }
@@ -252,6 +259,16 @@ impl<'a> Table<'a> {
             }
         }
     }
+}
+
+/// A text as TOML writes it.
+fn in_quotes(text: &str) -> String {
+    let escaped = |letter: char| match letter {
+        '"' | '\\' => format!("\\{letter}"),
+        _ if letter.is_control() => format!("\\u{:04x}", u32::from(letter)),
+        _ => letter.to_string(),
+    };
+    format!("\"{}\"", text.chars().map(escaped).collect::<String>())
 }
 
 /// The numbers of a range.
@@ -421,6 +438,23 @@ mod tests {
         assert_eq!(inner.all("d", integer).expect("numbers"), [7]);
         assert!(inner.finish().is_err(), "nobody asked for e");
         assert!(Document::new("plan", String::new()).with(&["a".to_string()]).is_err());
+    }
+
+    #[test]
+    fn values_that_are_set_are_any_text_and_their_errors_name_no_line() {
+        for value in ["gro\u{308}\u{df}e", "a\u{1b}[31m", "C:\\x", "a\"b", "1 # one", "x\ny", "'"] {
+            let document = Document::new("plan", String::new()).with(&[format!("a={value}"), format!("b={value},y")]).expect("good words");
+            let root = document.root().expect("sound");
+            assert_eq!(root.value("a", text).expect("a text").as_deref(), Some(value));
+            assert_eq!(root.all("b", text).expect("texts")[0], value);
+        }
+        let said = |set: &str| {
+            let document = Document::new("plan", "b = 1\na = 2\n".to_string()).with(&[set.to_string()]).expect("good words");
+            let root = document.root().expect("sound");
+            root.swept("a", &mut Choices::default(), integer).expect_err("no number").to_string()
+        };
+        assert_eq!(said("a=x"), "plan, by the command line: a: x is not a whole number");
+        assert_eq!(said("a=1,x"), "plan, by the command line: a: x is not a whole number");
     }
 
     #[test]

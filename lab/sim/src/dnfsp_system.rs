@@ -116,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn plans_that_make_no_sense_name_file_line_and_key() {
+    fn values_that_make_no_sense_name_file_and_key() {
         for (set, words) in [
             ("workload.bytes=3", "workload.bytes: 3 bytes cannot"),
             ("dnfsp.scheme=lazy", "dnfsp.scheme: \"lazy\" is not one of lrc, token"),
             ("workload.kind=names", "workload.kind: \"names\" is not one of split"),
         ] {
             let said = seconds(&["workload.files=8", set]).expect_err("refused");
-            assert!(said.contains(words) && said.contains("dnfsp-split.toml:"), "{said}");
+            assert!(said.contains(words) && said.contains("dnfsp-split.toml, by the command line: "), "{said}");
         }
     }
 }

@@ -160,7 +160,7 @@ fn neighbours_of_the_parameters_move_smoothly() {
 }
 
 #[test]
-fn plans_that_make_no_sense_name_file_line_and_key() {
+fn values_that_make_no_sense_name_file_and_key() {
     let problem = |set: &[&str]| reports("scale-creates", set).expect_err("refused");
     for (set, words) in [
         (["clients=200", FEW].as_slice(), "clients: the model of Spectrum Scale has 1 to 128 clients"),
@@ -171,7 +171,7 @@ fn plans_that_make_no_sense_name_file_line_and_key() {
         (&["ties=random"], "ties: "),
     ] {
         let said = problem(set);
-        assert!(said.contains(words) && said.contains("scale-creates.toml:"), "{said}");
+        assert!(said.contains(words) && said.contains("scale-creates.toml, by the command line: "), "{said}");
     }
 }
 
