@@ -319,7 +319,6 @@ fn sampling_bits(text: &str) -> std::result::Result<u8, String> {
     }
 }
 
-/// `50ms`, `2s`, `300us` in nanoseconds.
 /// A folder that is not there yet is made by who writes first.
 fn refuse_if_not_writable(folder: &Path) -> Result<()> {
     let there = folder.ancestors().find(|path| path.exists()).unwrap_or(folder);
@@ -328,6 +327,7 @@ fn refuse_if_not_writable(folder: &Path) -> Result<()> {
         .with_context(|| format!("nothing is recorded: mounts cannot write into --dir {}", folder.display()))
 }
 
+/// `50ms`, `2s`, `300us` in nanoseconds.
 fn nanoseconds(text: &str) -> std::result::Result<u64, String> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let unit = match &text[digits..] {
