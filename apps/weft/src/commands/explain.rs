@@ -28,8 +28,9 @@ use weft_trace::record::Body;
 /// Show where the time of operations went, of a running file system or from trace files
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Of a running file system the servers, wherever they are, and the mounts of this user on this machine are recorded for some seconds. Other
-processes (programs that use the library, `weft bench`) record when WEFT_TRACE names a folder, and write their files there when they end.
+Of a running file system the servers, wherever they are, and the mounts and NFS gateways of this user on this machine are recorded for some
+seconds. Other commands (`weft bench`, `weft cp`) record when WEFT_TRACE names a folder, and write their files there when they end; programs
+that use the libraries or `weft preload` record nothing, and what they asked servers for is told as missing.
 Ctrl-C ends the recording early, and what there is by then is explained. While `weft trace on` records, nothing else does.
 
 The first lines say what limits and by how much; then what to do, and what it would give: the same work in virtual time on the machine of the
