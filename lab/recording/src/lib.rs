@@ -45,6 +45,8 @@ const RING_BYTES_RANGE: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 30;
 /// The largest ring of a server: whoever holds the key may ask for it, and it has one for each
 /// thread.
 pub const RING_BYTES_MAX_SERVER: u64 = 128 << 20;
+/// What a process says that records.
+const RECORDED_ALREADY: &str = "is being recorded already";
 /// What is said of a ring of another size.
 const RING_REFUSED: &str = "a ring has between 64 KiB and 1 GiB";
 /// What is said of a ring that is too large for a server.
@@ -139,14 +141,17 @@ impl State {
 fn start(settings: Settings) -> Result<()> {
     let mut guard = state();
     let mut earlier = Vec::new();
+    // Whoever asks has looked before, but another may have begun since.
+    if guard.as_ref().is_some_and(State::is_on) {
+        return Err(anyhow!(RECORDED_ALREADY));
+    }
     if guard.as_ref().is_some_and(|state| state.earlier.iter().filter(|keeper| !keeper.progress().is_over).count() >= WRITING_MAX) {
         return Err(anyhow!("{WRITING_MAX} recordings before this one are still being written; begin again in a moment"));
     }
-    if let Some(mut running) = guard.take() {
-        running.keeper.stop();
-        earlier = std::mem::take(&mut running.earlier);
+    if let Some(before) = guard.take() {
+        earlier = before.earlier;
         earlier.retain(|keeper: &Keeper| !keeper.progress().is_over);
-        earlier.push(running.keeper);
+        earlier.push(before.keeper);
     }
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let clocksource = text("/sys/devices/system/clocksource/clocksource0/current_clocksource");
@@ -302,6 +307,21 @@ fn report() -> TraceReply {
 mod tests {
     use super::*;
     use std::path::Path;
+
+    #[test]
+    fn a_recording_that_runs_is_not_begun_anew() {
+        let home = tempfile::tempdir().unwrap();
+        let asked = |action| {
+            let request = TraceRequest { mask: "*".into(), mode: TraceMode::Flight, ..TraceRequest::new(action) };
+            let reply = command(&request, home.path(), Commander::Owner);
+            (reply.mode, reply.problem)
+        };
+        assert_eq!(asked(TraceAction::On), (TraceMode::Flight, String::new()));
+        assert_eq!(asked(TraceAction::On), (TraceMode::Flight, RECORDED_ALREADY.to_string()));
+        assert_eq!(asked(TraceAction::Off), (TraceMode::Off, String::new()));
+        assert_eq!(asked(TraceAction::On), (TraceMode::Flight, String::new()));
+        finish().expect("the file is written");
+    }
 
     #[test]
     fn a_holder_of_the_key_chooses_neither_folder_nor_much_memory() {

@@ -25,7 +25,7 @@ use weft_host::stop_signals::StopSignals;
 use weft_wire::ops::{TraceAction, TraceMode, TraceReply, TraceRequest};
 
 use crate::fetch::{Source, Want, copy_here};
-use crate::{RING_BYTES_MAX_SERVER, RING_BYTES_RANGE, RING_REFUSED, RING_REFUSED_SERVER};
+use crate::{RECORDED_ALREADY, RING_BYTES_MAX_SERVER, RING_BYTES_RANGE, RING_REFUSED, RING_REFUSED_SERVER};
 
 /// How long processes have to complete their files.
 const WRITE_PATIENCE: Duration = Duration::from_secs(120);
@@ -185,19 +185,31 @@ impl Traced {
     /// # Errors
     /// One of them records already: the end of one recording would be that of the other.
     fn begin(&self, request: &TraceRequest) -> Result<Vec<Answer>> {
-        let recording = self.recording();
-        if !recording.is_empty() {
-            bail!(
-                "{} is being recorded already ({}): end that with `weft trace off {0} --into DIR`, and explain it with `weft explain DIR`",
-                self.fs.name,
-                recording.join(", ")
-            );
-        }
+        self.check_nobody_records(&self.recording())?;
         let mut answers = self.ask(request);
+        let has_begun = |answer: &&Answer| answer.reply.as_ref().is_ok_and(|reply| reply.problem.is_empty());
+        let is_others = |answer: &&Answer| answer.reply.as_ref().is_ok_and(|reply| reply.problem == RECORDED_ALREADY);
+        let others: Vec<String> = answers.iter().filter(is_others).map(|answer| answer.name.clone()).collect();
+        if !others.is_empty() {
+            // Theirs, which has begun in between, goes on.
+            answers.iter().filter(has_begun).for_each(|answer| drop(self.ask_one(&answer.place, &TraceRequest::new(TraceAction::Off))));
+        }
+        self.check_nobody_records(&others)?;
         if request.mode == TraceMode::Stream {
             self.wait_for_files(&mut answers)?;
         }
         Ok(answers)
+    }
+
+    fn check_nobody_records(&self, recording: &[String]) -> Result<()> {
+        if recording.is_empty() {
+            return Ok(());
+        }
+        bail!(
+            "{} is being recorded already ({}): end that with `weft trace off {0} --into DIR`, and explain it with `weft explain DIR`",
+            self.fs.name,
+            recording.join(", ")
+        );
     }
 
     /// The files are made after the answers, as no server waits for a disk because somebody
