@@ -68,6 +68,8 @@ pub struct Answer {
 pub struct Traced {
     fs: Fs,
     nodes: Vec<(String, Place)>,
+    /// Mounts that are still there without a process.
+    gone: Vec<String>,
 }
 
 impl Traced {
@@ -80,17 +82,25 @@ impl Traced {
         let fs = Fs::open(fs, &common.for_a_look())?;
         let server = |entry: &weft_base::ServerEntry| (entry.name.clone(), Place::Server(entry.id));
         let mut nodes: Vec<(String, Place)> = fs.client.map().servers().map(server).collect();
-        for mount in fs.mounts()?.into_iter().filter(|mount| mount.pid.is_some()) {
-            nodes.push((mount_list::trace_name(&mount.place), Place::Client(command_socket::path_for(&mount.pid_file))));
+        let mut gone = Vec::new();
+        for mount in fs.mounts()? {
+            let name = mount_list::trace_name(&mount.place);
+            match mount.pid {
+                Some(_) => nodes.push((name, Place::Client(command_socket::path_for(&mount.pid_file)))),
+                None if mount.is_mounted()? => gone.push(name),
+                None => {}
+            }
         }
         for gateway in fs.gateways()? {
             nodes.push((gateway_list::trace_name(&gateway.address), Place::Client(command_socket::path_for(&gateway.pid_file))));
         }
-        nodes.retain(|(name, _)| names.split(',').any(|pattern| is_match(pattern.trim(), name)));
+        let is_meant = |name: &str| names.split(',').any(|pattern| is_match(pattern.trim(), name));
+        nodes.retain(|(name, _)| is_meant(name));
+        gone.retain(|name| is_meant(name));
         if nodes.is_empty() {
             bail!("{} has no server, mount or gateway called {names}; `weft trace status` lists them", fs.name);
         }
-        Ok(Traced { fs, nodes })
+        Ok(Traced { fs, nodes, gone })
     }
 
     /// Sends a command to all of them; a folder in it is for clients, since servers have their own.
@@ -99,6 +109,11 @@ impl Traced {
             Place::Server(_) => TraceRequest { folder: String::new(), ..request.clone() },
             Place::Client(_) => request.clone(),
         })
+    }
+
+    /// Mounts whose process has died: nobody brings along what they recorded.
+    pub fn gone(&self) -> &[String] {
+        &self.gone
     }
 
     /// True if a mount or a gateway is among them.
@@ -337,7 +352,8 @@ impl Traced {
         folders.iter().filter_map(named).map(|error| format!("names of files: {error:#}")).collect()
     }
 
-    fn usual_folder(&self) -> PathBuf {
+    /// Where mounts write if nobody says where.
+    pub fn usual_folder(&self) -> PathBuf {
         let of_state = self.fs.config.as_ref().map(|config| StateDir::of_config(&config.file).trace_dir());
         of_state.unwrap_or_else(|| PathBuf::from(FOLDER_HERE))
     }

@@ -420,6 +420,22 @@ fn a_recording_that_has_its_time_ends_by_itself_and_is_there_for_off() {
 }
 
 #[test]
+fn a_mount_that_died_while_it_recorded_is_named() {
+    if !available("a_mount_that_died_while_it_recorded", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::up(&["--data", "1"]);
+    let mnt = fs.mount("mnt", "noabsorb");
+    trace(&fs, &["on"]);
+    fs.kill_mount(&mnt);
+    let mut off = weft();
+    off.args(["trace", "off"]).arg(fs.state()).arg("--into").arg(fs.path("brought"));
+    let off = weft_system_tests::run(&mut off, PATIENCE);
+    assert!(off.words().contains("mount-mnt has died"), "{}", off.words());
+    fs.down();
+}
+
+#[test]
 fn files_that_were_used_have_their_names_beside_the_traces() {
     if !available("files_that_were_used_have_their_names", &[Need::Fuse]) {
         return;

@@ -203,6 +203,11 @@ impl Ending {
             tell("nothing was being recorded; files that are named are those of the last recording");
             return shown;
         }
+        for name in traced.gone() {
+            let folder = traced.usual_folder();
+            let folder = folder.display();
+            tell(&format!("{name} has died: what it recorded until then is left in {folder}, or in the folder of `weft trace on --dir`"));
+        }
         for (folder, count) in others(&answers) {
             let (shown, folder) = (folder.display(), shell_word(&folder));
             tell(&format!(
