@@ -322,6 +322,17 @@ file = "in"
 "#;
 
 #[test]
+fn traces_of_an_earlier_run_do_not_stay_among_those_of_the_next() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (clients, files) in [("clients=3", 4), ("clients=1", 2)] {
+        let done = weft(folder.path(), &["run", "weft-creates", "--set", "workload.files=5", "--set", clients, "--trace", "t"]);
+        assert!(done.status.success(), "{}", text(&done.stderr));
+        let there = std::fs::read_dir(folder.path().join("t/case0")).expect("traces").count();
+        assert_eq!(there, files, "{clients}: one of each client and of the server");
+    }
+}
+
+#[test]
 fn what_was_simulated_and_exported_is_simulated_again_in_the_same_time() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = |name: &str| folder.path().join(name);

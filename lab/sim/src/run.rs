@@ -57,8 +57,8 @@ pub struct Args {
     #[arg(long)]
     seed: Option<u64>,
     /// Write what every rank, disk and network card did when (virtual time) into this folder: for
-    /// each case a folder with trace files (weft view DIR/case0). Of Weft's own servers and clients
-    /// (`system = "weft"`) those that real ones write
+    /// each case a folder with trace files (weft view DIR/case0), instead of those of an earlier
+    /// run. Of Weft's own servers and clients (`system = "weft"`) those that real ones write
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
 }
@@ -80,6 +80,7 @@ impl Args {
         case::unread(told.chain(listed), &systems.into_inner()).iter().for_each(|sentence| tell(sentence));
         if let Some(folder) = &self.trace {
             std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+            (0..cases.len()).try_for_each(|number| forget_traces(&case_folder(folder, number)))?;
         }
         let numbered: Vec<(usize, &CaseSource)> = cases.iter().enumerate().collect();
         let rows = pool::all(&numbered, threads, |(number, case)| rows_of(case, *number, self.trace.as_deref()))?.concat();
@@ -119,6 +120,19 @@ pub fn virtual_phases(lab: &Lab, plan: &str, set: &[String]) -> Result<Vec<Virtu
     phases(lab, plan, set, only_weft)
 }
 
+/// Where the trace files of a case go.
+fn case_folder(folder: &Path, number: usize) -> PathBuf {
+    folder.join(format!("case{number}"))
+}
+
+/// All files of one folder are one run: those of an earlier one with more nodes must not stay.
+fn forget_traces(folder: &Path) -> Result<()> {
+    // Not there yet, or whatever is wrong with it is said when it is written to.
+    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
+    let mut traces = entries.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "wtrace"));
+    traces.try_for_each(|path| std::fs::remove_file(&path).with_context(|| format!("cannot replace {}", path.display())))
+}
+
 /// Runs a plan of any system: its results, case by case.
 ///
 /// # Errors
@@ -151,7 +165,7 @@ fn simulate(source: &CaseSource, case: Case, number: usize, trace: Option<&Path>
         Case::Dnfsp(config) => dnfsp_system::row(&config).map(|row| vec![row]).with_context(|| source.describe())?,
         Case::Scale(config) => scale_system::row(&config).map(|row| vec![row]).with_context(|| source.describe())?,
         Case::Weft(case) => {
-            let folder = trace.map(|folder| folder.join(format!("case{number}")));
+            let folder = trace.map(|folder| case_folder(folder, number));
             case.run(folder.as_deref()).with_context(|| source.describe())?
         }
     };
@@ -194,7 +208,7 @@ fn model(
         let (report, recording) = result.map_err(|problem| anyhow!("{}{problem}", place(source, &config, workloads)))?;
         reports.push(report);
         if let Some(folder) = trace {
-            files::write(&folder.join(format!("case{number}")), workloads, config.servers, &recording)?;
+            files::write(&case_folder(folder, number), workloads, config.servers, &recording)?;
         }
     }
     reports.sort_by_key(|report| report.end_nanos);
