@@ -259,6 +259,11 @@ pub struct Progress {
     pub steps: Vec<(u64, u64, u64)>,
 }
 
+/// The latest end of an interval, in nanoseconds: 1,000,000 s.
+const END_NS_MAX: u64 = 1_000_000_000_000_000;
+/// Operations, or bytes, of one interval at most.
+const COUNT_MAX: u64 = 1 << 48;
+
 /// How files of `weft lab run` begin: they are lines of JSON, with each repetition by itself.
 const LAB_RESULTS: &[u8] = b"{\"is\":\"session\"";
 
@@ -290,7 +295,7 @@ impl Results {
                     process: process.proc,
                     node: process.node.clone(),
                     steps: steps.collect(),
-                });
+                })?;
             }
             self.phases.push(phase);
         }
@@ -332,18 +337,22 @@ impl Results {
             });
             entry.steps.push((end_ns.round() as u64, value(counted)? as u64, bytes));
         }
-        found.into_values().for_each(|one| self.add_process(one));
-        Ok(())
+        found.into_values().try_for_each(|one| self.add_process(one))
     }
 
     /// A process that is known already stays as it is: the report and the progress file of one run
     /// say the same.
-    fn add_process(&mut self, process: Progress) {
+    fn add_process(&mut self, process: Progress) -> Result<(), String> {
+        let is_possible = |&(end_ns, count, bytes): &(u64, u64, u64)| end_ns <= END_NS_MAX && count <= COUNT_MAX && bytes <= COUNT_MAX;
+        if process.repetition == u32::MAX || !process.steps.iter().all(is_possible) {
+            return Err(format!("process {} of {} did more, or for longer, than is possible", process.process, process.phase));
+        }
         let same =
             |other: &Progress| (&other.phase, other.repetition, other.process) == (&process.phase, process.repetition, process.process);
         if !self.progress.iter().any(same) {
             self.progress.push(process);
         }
+        Ok(())
     }
 
     /// Nanoseconds of the longest phase over time.
@@ -381,6 +390,14 @@ mod tests {
         report.add_progress("phase,repetition,proc,node,t_s,count,bytes\ncreate,0,0,,0.1,3,0\n").unwrap();
         assert_eq!(report.progress, new.progress, "the same run, told twice");
         assert_eq!(new.duration_ns(), 200_000_000);
+    }
+
+    #[test]
+    fn progress_that_cannot_be_is_refused() {
+        for row in ["create,0,0,,1e300,5,0", "create,0,0,,0.1,18446744073709551615,0", "create,4294967295,0,,0.1,5,0"] {
+            let refused = Results::default().add_progress(&format!("phase,repetition,proc,node,t_s,count,bytes\n{row}\n"));
+            assert_eq!(refused, Err("process 0 of create did more, or for longer, than is possible".into()), "{row}");
+        }
     }
 
     #[test]
