@@ -1,7 +1,7 @@
 //! Cases of a plan: the machines, and what runs on them.
 
 use anyhow::Result;
-use weft_model::Topology;
+use weft_model::{NetworkModel, Topology};
 use weft_piosim::{ClusterConfig, Exceptions};
 use weft_plan::document::{Choices, Table, text};
 use weft_plan::files::Plan;
@@ -13,6 +13,10 @@ use crate::cluster::{self, Ties};
 use crate::weft_system::{self, WeftCase};
 use crate::workload::{self, Load};
 use crate::{dnfsp_system, scale_system};
+
+/// Pairs of a node and a process for which a network, packet by packet, counts what is under way:
+/// some 5 GB.
+const PAIRS_MAX: u64 = 200_000_000;
 
 /// A case, ready to be simulated.
 pub enum Case {
@@ -114,7 +118,15 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<Case> {
         System::Scale => Case::Scale(Box::new(scale_system::read(&root, profile.as_ref(), &tables, &config, choices)?)),
         System::Model => {
             let read = |table: &Table<'_>| workload::read(table, &config, &plan.folder, plan.seed, choices);
-            Case::Model { workloads: tables.iter().map(read).collect::<Result<Vec<_>>>()?, config: Box::new(config), ties }
+            let workloads = tables.iter().map(read).collect::<Result<Vec<Load>>>()?;
+            let processes = workloads.iter().map(|load| load.nodes.len() as u64).sum::<u64>() + u64::from(config.servers);
+            let pairs = processes * (u64::from(config.clients) + u64::from(config.servers));
+            if config.network == NetworkModel::Packets && pairs > PAIRS_MAX {
+                let message =
+                    format!("`packets` counts for {PAIRS_MAX} pairs of nodes and processes at most, not {pairs}: take `messages`");
+                return Err(root.table("network")?.error("model", &message));
+            }
+            Case::Model { workloads, config: Box::new(config), ties }
         }
     };
     // What other systems and `weft bench run` want to know means nothing here.

@@ -85,6 +85,7 @@ fn what_weft_or_a_program_cannot_do_is_refused_with_file_line_and_key() {
     let stream = "\n[[workload]]\nkind = \"own\"\nfile = \"1MiB\"\n";
     let program = |steps: &str| format!("{HEAD}[[workload]]\nkind = \"program\"\n{steps}");
     for (plan, expected) in [
+        (format!("profile = \"pvs-2009\"\nservers = 50000{WORK}"), "1: network.model: `packets` counts for 200000000 pairs of nodes"),
         (format!("{WEFT}stripe = 5000{stream}"), "5: stripe: no stripes of 5000 bytes over 2 servers: a power of two"),
         (format!("{WEFT}[weft]\nstrips = \"strips:0:64K;1:64K;2:64K\"{stream}"), "6: weft.strips: 3 data servers are needed, there are 2"),
         (format!("{WEFT}{NAMES}tree_depth = 3"), "9: workload.tree_depth: is for `weft bench run`"),
