@@ -28,21 +28,24 @@ impl Config {
     }
 }
 
-/// The number of a server of a config. `free`: an id for it, if it has none.
-pub(super) fn check(server: &RawServer, free: u16) -> Result<ServerId, ConfigError> {
-    let Some(id) = &server.id else {
-        let message = format!(
-            "`{}` has no id: add the line `id = {free}` to its entry, or let `weft up` do it. A server keeps its id for ever, and no \
-             other one gets it",
-            server.name.get_ref()
-        );
-        return Err(at(&server.name, "server.id", message));
-    };
+/// The number of a server of a config, if it has one.
+pub(super) fn check(server: &RawServer) -> Result<Option<ServerId>, ConfigError> {
+    let Some(id) = &server.id else { return Ok(None) };
     match (*id.get_ref(), server.role) {
         (number, _) if number > ID_MAX => Err(at(id, "server.id", format!("give a number from 0 to {ID_MAX}"))),
-        (number, RawRole::Meta) => Ok(ServerId(number)),
-        (number, RawRole::Data) => Ok(ServerId::data(number)),
+        (number, RawRole::Meta) => Ok(Some(ServerId(number))),
+        (number, RawRole::Data) => Ok(Some(ServerId::data(number))),
     }
+}
+
+/// What to do about a server without an id; `free` is one for it.
+pub(super) fn missing(server: &RawServer, free: u16) -> ConfigError {
+    let name = server.name.get_ref();
+    let message = format!(
+        "`{name}` has no id: add the line `id = {free}` to its entry, or let `weft up` do it. A server keeps its id for ever, and no other \
+         one gets it"
+    );
+    at(&server.name, "server.id", message)
 }
 
 /// An id that no server of this role has.
@@ -134,5 +137,20 @@ mod tests {
         let text = format!("{head}[fs]\nname = \"demo\"\nid = \"00000000000000ab\"\n");
         let full = with_ids(Path::new("/state"), &text, |_| Vec::new()).expect("an id is missing");
         assert_eq!(full, text.replace("name = \"m\"", "id = 0, name = \"m\""));
+    }
+
+    #[test]
+    fn a_server_without_an_id_is_none_of_the_file_system_yet() {
+        let head = "[fs]\nname = \"demo\"\nid = \"00000000000000ab\"\n";
+        let given = |name: &str| entry(if name == "m" { "meta" } else { "data" }, name, "id = 0\n");
+        let new = entry("data", "new", "");
+        let parse = |text: String| Config::parse(Path::new("/state/weft.toml"), &text);
+        let config = parse([head.to_string(), given("m"), given("a"), new.clone()].concat()).unwrap();
+        assert_eq!((config.servers.len(), config.map().data.len()), (2, 1));
+        let message = config.server("new").unwrap_err().to_string();
+        assert!(message.starts_with("/state/weft.toml: server.id: `new` has no id: add the line `id = 1`"), "{message}");
+        // What else is wrong with it is said all the same.
+        let error = parse([head.to_string(), given("m"), given("a"), new.replace("run/new", "run/a")].concat()).unwrap_err();
+        assert!(error.message.contains("`a` has the same address"), "{}", error.message);
     }
 }

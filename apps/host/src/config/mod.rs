@@ -89,6 +89,8 @@ pub struct Config {
     pub root_gid: u32,
     /// All servers, metadata first.
     pub servers: Vec<ServerConfig>,
+    /// Servers without an id, which are none of the file system yet, each with what to do.
+    without_id: BTreeMap<String, String>,
 }
 
 /// One server of the config.
@@ -143,8 +145,11 @@ impl Config {
     /// The server with this name.
     ///
     /// # Errors
-    /// Lists the names that exist.
+    /// Lists the names that exist; says so if it has no id.
     pub fn server(&self, name: &str) -> Result<&ServerConfig> {
+        if let Some(what_to_do) = self.without_id.get(name) {
+            anyhow::bail!("{}: {what_to_do}", self.file.display());
+        }
         self.servers.iter().find(|server| server.name == name).with_context(|| {
             let names: Vec<_> = self.servers.iter().map(|server| server.name.as_str()).collect();
             format!("{} has no server `{name}`; it has {}", self.file.display(), names.join(", "))
@@ -170,7 +175,7 @@ impl Config {
             Some(ms) if (1..=10_000).contains(ms.get_ref()) => *ms.get_ref(),
             Some(ms) => return Err(at(ms, "fs.batch_interval_ms", "give 1 to 10000 milliseconds")),
         };
-        let servers = check_servers(base, raw.server)?;
+        let (servers, without_id) = check_servers(base, raw.server)?;
         let data_servers = servers.iter().filter(|server| server.id.role() == ServerRole::Data).count();
         if let Some(width) = &fs.stripe_width
             && usize::from(*width.get_ref()) > data_servers
@@ -200,6 +205,7 @@ impl Config {
             root_uid: fs.root_uid.unwrap_or(0),
             root_gid: fs.root_gid.unwrap_or(0),
             servers,
+            without_id,
         })
     }
 }
@@ -276,18 +282,22 @@ fn readable(message: &str) -> String {
     format!("{}{hint}", message.trim().replace('\n', ", "))
 }
 
-fn check_servers(base: &Path, raw: Vec<Spanned<RawServer>>) -> Result<Vec<ServerConfig>, ConfigError> {
+/// The servers, and those without an id.
+fn check_servers(base: &Path, raw: Vec<Spanned<RawServer>>) -> Result<(Vec<ServerConfig>, BTreeMap<String, String>), ConfigError> {
     let mut names = BTreeMap::new();
     let mut dirs = BTreeMap::new();
     let mut addresses = BTreeMap::new();
     let mut servers: Vec<ServerConfig> = Vec::new();
+    let mut without_id: BTreeMap<String, ConfigError> = BTreeMap::new();
     let next: Vec<u16> = [RawRole::Meta, RawRole::Data].map(|role| ids::next(&raw, role)).to_vec();
     for server in raw {
         let server = server.into_inner();
         let name = server.name.get_ref().clone();
         check_word(&name).map_err(|message| at(&server.name, "server.name", message))?;
-        let id = ids::check(&server, next[usize::from(server.role == RawRole::Data)])?;
-        if let Some(other) = servers.iter().find(|other| other.id == id) {
+        let id = ids::check(&server)?.ok_or_else(|| ids::missing(&server, next[usize::from(server.role == RawRole::Data)]));
+        if let Ok(id) = &id
+            && let Some(other) = servers.iter().find(|other| other.id == *id)
+        {
             let message = format!("`{}` has the same role and id; every server needs an id of its own", other.name);
             return Err(at(&server.name, "server.id", message));
         }
@@ -314,20 +324,23 @@ fn check_servers(base: &Path, raw: Vec<Spanned<RawServer>>) -> Result<Vec<Server
                 format!("`{other}` has the same address; every server needs one of its own"),
             ));
         }
-        servers.push(ServerConfig { name, id, address, listen, dir, capacity });
+        match id {
+            Ok(id) => servers.push(ServerConfig { name, id, address, listen, dir, capacity }),
+            Err(missing) => drop(without_id.insert(name, missing)),
+        }
     }
     for role in [ServerRole::Meta, ServerRole::Data] {
         if !servers.iter().any(|server| server.id.role() == role) {
             let message = format!("[[server]]: there is no server with role = \"{role}\"; a file system needs at least one");
-            return Err(ConfigError { at: None, message });
+            return Err(without_id.pop_first().map_or(ConfigError { at: None, message }, |(_, missing)| missing));
         }
     }
     if !servers.iter().any(|server| server.id == ServerId(0)) {
         let message = "[[server]]: there is no server with role = \"meta\" and id = 0; it holds the root directory".into();
-        return Err(ConfigError { at: None, message });
+        return Err(without_id.pop_first().map_or(ConfigError { at: None, message }, |(_, missing)| missing));
     }
     servers.sort_by_key(|server| server.id);
-    Ok(servers)
+    Ok((servers, without_id.into_iter().map(|(name, missing)| (name, missing.message)).collect()))
 }
 
 fn parse_address(base: &Path, text: &Spanned<String>, key: &str) -> Result<Address, ConfigError> {
