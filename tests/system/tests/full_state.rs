@@ -296,6 +296,8 @@ fn a_limit_of_the_size_of_files_is_a_full_disk() {
     ok(&mut copy("/a"));
     let words = fails(&mut copy("/b"));
     assert!(words.contains("no space"), "{words}");
+    let log = fs::read_to_string(fs.state().join("run/data0.log")).unwrap();
+    assert_eq!(log.matches("ulimit -f").count(), 2, "once in each life: {log}");
     ok(weft().arg("status").arg(fs.state()));
     ok(weft().arg("rm").arg(fs.at("/a")));
     wait_until("room", PATIENCE, || copy("/c").output().unwrap().status.success());

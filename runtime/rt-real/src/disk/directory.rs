@@ -10,13 +10,14 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
 use weft_base::{FastMap, Payload};
 use weft_rt::{Disk, DiskError, FaultPoint, FileId};
 
 use super::{boot_id, check_name, direct};
+use crate::log_lines::{Level, write_line};
 use crate::offload::Offload;
 use crate::region::{self, Memory};
 use crate::{fault, pool, sys};
@@ -25,6 +26,10 @@ use crate::{fault, pool, sys};
 const HELPERS_MAX: usize = 4;
 /// The unit of `st_blocks`.
 const STAT_BLOCK_BYTES: u64 = 512;
+
+/// What the log says of a file that may not grow, once.
+const NO_LARGER_FILE: &str = "a file of the store may not grow further, though the disk may have room: see the limit of this process (`ulimit \
+     -f`) and the largest file of the file system below; what needs more is refused as on a full disk";
 
 /// A directory of the local file system as the disk of a server.
 #[derive(Clone, Debug)]
@@ -333,8 +338,13 @@ impl Disk for DirDisk {
 fn disk_error(error: io::Error) -> DiskError {
     match error.kind() {
         io::ErrorKind::NotFound => DiskError::NotFound,
-        // A limit of the process (`ulimit -f`) is the end of the room that it has.
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => DiskError::NoSpace,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DiskError::NoSpace,
+        // The end of the room that there is, though `df` shows more.
+        io::ErrorKind::FileTooLarge => {
+            static TOLD: Once = Once::new();
+            TOLD.call_once(|| write_line(Level::Warn, "disk", NO_LARGER_FILE));
+            DiskError::NoSpace
+        }
         _ => DiskError::Failed(error.to_string()),
     }
 }
