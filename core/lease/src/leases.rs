@@ -80,6 +80,12 @@ impl Leases {
         self.before_ends = now + self.term_ns;
     }
 
+    /// True until those who may believe what was told before a restart have come back, or a term is
+    /// over.
+    pub fn awaits_earlier_holders(&self) -> bool {
+        !self.before.is_empty()
+    }
+
     /// How long a session lasts after a request of its client, in nanoseconds.
     pub fn term_ns(&self) -> u64 {
         self.term_ns

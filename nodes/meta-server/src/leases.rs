@@ -162,6 +162,19 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.change_in_flow(&mut record);
             self.shell.release();
         }
+        if self.state.borrow().awaits_delayers() && !self.may_claim_delays() {
+            let mut record = Record::default();
+            self.state.borrow().prepare_end_of_awaited_delays(&mut record);
+            self.change_in_flow(&mut record);
+            self.shell.release();
+        }
+    }
+
+    /// True if a client from before a restart that hears notices, or may do so yet, has still to
+    /// tell what it has open.
+    fn may_claim_delays(&self) -> bool {
+        let (sessions, leases) = (self.clients.sessions.borrow(), self.clients.holders.leases.borrow());
+        leases.awaits_earlier_holders() || sessions.untold().any(|client| leases.has(*client))
     }
 
     /// A client that keeps what it is told asks what it must not believe any more.

@@ -22,6 +22,7 @@ use weft_wire::ops::{CloseRequest, CreateRequest, DelayedAttributes, OpenRequest
 
 use super::close::ClosePlan;
 use crate::contents::ContentRoom;
+use crate::opens::Grace;
 use crate::{Change, Inode, InodeFlags, OpenChange, Record, RequestContext, State};
 
 impl State {
@@ -111,14 +112,37 @@ impl State {
     }
 
     /// Files that somebody was not told of because another client delays writes to them, since this
-    /// was asked last; each with that client.
+    /// was asked last; each with that client. After a restart a file stays to be asked for until
+    /// its client has said that it has it.
     pub fn take_asked_back(&self) -> Vec<(ClientId, Handle)> {
-        if self.opens.asked_back.borrow().is_empty() {
-            return Vec::new();
+        let (mut asked_back, mut known) = (self.opens.asked_back.borrow_mut(), Vec::new());
+        if asked_back.is_empty() {
+            return known;
         }
-        let files = self.opens.asked_back.take();
-        let delayer = |handle: Handle| Some((self.opens.holders(handle, Rights::DELAY).next()?, handle));
-        files.into_iter().filter_map(delayer).collect()
+        asked_back.retain(|handle| match self.opens.holders(*handle, Rights::DELAY).next() {
+            Some(client) => {
+                known.push((client, *handle));
+                false
+            }
+            None => self.is_in_grace(),
+        });
+        known
+    }
+
+    /// True if somebody has asked for a file whose client has not said since a restart that it has
+    /// it. After a power cut such a client may have the file again whatever others were told.
+    pub fn awaits_delayers(&self) -> bool {
+        self.opens.grace == Grace::Kept && !self.opens.asked_back.borrow().is_empty()
+    }
+
+    /// The clients of [`State::awaits_delayers`] hear no notices any more: what they have kept
+    /// counts as not written.
+    pub fn prepare_end_of_awaited_delays(&self, record: &mut Record) {
+        for handle in self.opens.asked_back.take() {
+            if let Some(inode) = self.peek(handle).filter(|inode| inode.flags.is_delayed()) {
+                record.changes.push(Change::PutInode { handle, inode: Inode { flags: inode.flags.not_delayed(false), ..inode.clone() } });
+            }
+        }
     }
 
     /// A client that delays writes hears no notices any more: what it has kept counts as not

@@ -247,19 +247,24 @@ fn it_may_be_brought_to_stable_storage_appended_to_renamed_and_removed() {
     assert_eq!(gone.map_err(|error| error.status), Err(Status::NotFound));
 }
 
+/// The server of its inode dies, and is there again.
+fn restart_server_of(world: &World, file: &Open) {
+    let meta = world.sim.node_of(file.node.handle().server()).expect("it runs");
+    world.sim.crash(meta);
+    world.sim.run_for(50 * MILLISECOND);
+    world.sim.restart(meta);
+}
+
 /// The server of its inode restarts, before it is closed or before the close has arrived.
 #[test]
 fn a_restart_of_its_server_loses_nothing() {
     for releases_first in [false, true] {
         let world = world();
         let file = world.alone(0, |mount| async move { made(&mount, "kept", &content(2)).await });
-        let meta = world.sim.node_of(file.node.handle().server()).expect("it runs");
         if releases_first {
             world.alone(0, move |mount| async move { mount.release(file.opened.number).await });
         }
-        world.sim.crash(meta);
-        world.sim.run_for(50 * MILLISECOND);
-        world.sim.restart(meta);
+        restart_server_of(&world, &file);
         if !releases_first {
             world.sim.run_for(SECOND);
             world.alone(0, move |mount| async move { mount.release(file.opened.number).await });
@@ -269,19 +274,28 @@ fn a_restart_of_its_server_loses_nothing() {
     }
 }
 
-/// Who asks for a file of a mount that has died waits until that is certain, and no longer.
+/// Who asks waits until it is certain that the mount has died, and no longer, after a restart, too.
 #[test]
 fn a_mount_that_dies_takes_with_it_what_it_kept() {
-    let world = world();
-    world.alone(0, |mount| async move { made(&mount, "lost", &content(2)).await });
-    world.sim.crash(world.mounts[0].node);
-    let waited = world.alone(1, |mount| async move {
-        let begun = mount.posix.rt().now();
-        let (attr, bytes) = seen(&mount, "lost").await;
-        assert_eq!((attr.size, bytes.len()), (0, 0));
-        mount.posix.rt().now().since(begun)
-    });
-    assert!(waited < 12 * SECOND, "{waited} ns");
+    for restarts in [false, true] {
+        let world = world();
+        let file = world.alone(0, |mount| async move {
+            // Servers ask each other for some of them, and have nothing to tell after a restart.
+            for name in [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h"] {
+                mount.posix.mkdir(&caller(1, 0).who, ROOT, name, 0o755).await.expect("a new directory");
+            }
+            made(&mount, "lost", &content(2)).await
+        });
+        world.sim.crash(world.mounts[0].node);
+        restarts.then(|| restart_server_of(&world, &file));
+        let waited = world.alone(1, |mount| async move {
+            let begun = mount.posix.rt().now();
+            let (attr, bytes) = seen(&mount, "lost").await;
+            assert_eq!((attr.size, bytes.len()), (0, 0));
+            mount.posix.rt().now().since(begun)
+        });
+        assert!(waited < 12 * SECOND, "{waited} ns");
+    }
 }
 
 /// Makes files and does to each of its last ones what programs do; gives the longest wait.
@@ -363,10 +377,7 @@ fn what_has_left_its_mount_is_opened_at_once_after_a_restart() {
     });
     world.sim.crash(world.mounts[1].node);
     let file = world.alone(0, |mount| async move { made(&mount, "large", &content(8).repeat(3)).await });
-    let meta = world.sim.node_of(file.node.handle().server()).expect("it runs");
-    world.sim.crash(meta);
-    world.sim.run_for(50 * MILLISECOND);
-    world.sim.restart(meta);
+    restart_server_of(&world, &file);
     let waited = world.alone(0, move |mount| async move {
         let begun = mount.posix.rt().now();
         mount.release(file.opened.number).await;
@@ -403,12 +414,13 @@ fn nothing_is_kept_under_sync() {
 /// after what they have written since; it says so.
 #[test]
 fn a_silent_mount_does_not_overwrite_what_came_after() {
-    for releases_first in [false, true] {
+    for (releases_first, restarts, silent_s) in [(false, false, 40), (true, false, 40), (false, true, 20), (true, true, 20)] {
         let world = world();
         let file = world.alone(0, |mount| async move { made(&mount, "cut off", &content(2)).await });
         for server in world.cluster.servers() {
-            world.sim.partition(world.mounts[0].node, *server, 40 * SECOND);
+            world.sim.partition(world.mounts[0].node, *server, silent_s * SECOND);
         }
+        restarts.then(|| restart_server_of(&world, &file));
         if releases_first {
             world.alone(0, move |mount| async move { mount.release(file.opened.number).await });
         }
