@@ -19,7 +19,7 @@ use weft_wire::{Op, Rights};
 use super::delayed::DelayGranted;
 use super::delegations::{BeforeGrant, DirectoryGranted, Place};
 use super::granted::Granted;
-use super::learning::{Pause, UnderWay};
+use super::learning::{LEARN_NS, Pause, UnderWay};
 use super::open_inode::OpenInode;
 use super::untold::{Absorbed, Batch, Done};
 use crate::flow::Flow;
@@ -39,8 +39,6 @@ const TELL_TRIES: usize = 2;
 const UNUSED_NS: u64 = 5 * SECOND;
 /// Names of a directory that are listed to make further ones without asking, at most.
 const LISTED_MAX: u64 = 1000;
-/// How long a create may wait for that, in nanoseconds.
-const LEARN_NS: u64 = 500 * MILLISECOND;
 /// Enough for a listing of so many of usual length, in bytes.
 const LIST_BYTES: u32 = 64 << 10;
 /// To change names in a directory, among the permissions of a user.
@@ -95,18 +93,10 @@ impl<R: Runtime> Client<R> {
         name: &Bytes,
         options: &CreateOptions,
     ) -> std::result::Result<(Attr, Arc<OpenFile>), Asks<'_>> {
-        let (delegations, learning) = (&self.inner.delegations, &self.inner.learning);
+        let delegations = &self.inner.delegations;
         let again = || if delegations.holds(dir) { self.absorb(who, dir, name, options) } else { None };
         if is_plain(options) && delegations.holds(dir) && self.inner.knowledge.is_absent(dir, name, self.rt().now()) {
-            if delegations.is_full(dir) {
-                // What cannot be told now is told before the create is asked for, and fails it
-                // then.
-                let _ = self.tell_server(flow, dir.server()).await;
-            }
-            // As long as the directory changes otherwise, nobody makes files there alone. Who asks
-            // there all the time is not waited for.
-            let end = flow.deadline.min(self.rt().now() + LEARN_NS);
-            race(learning.quiet(dir), self.rt().sleep_until(end)).await;
+            self.may_soon_absorb(flow, dir).await;
             if let Some(made) = again() {
                 return Ok(made);
             }
@@ -116,10 +106,10 @@ impl<R: Runtime> Client<R> {
         {
             return again().ok_or(Asks::Alone(pause));
         }
-        match race(learning.begin_create(dir), self.rt().sleep_until(flow.deadline)).await {
-            Either::First(begun) => again().ok_or(Asks::BesideOthers(begun)),
+        match self.begins_to_ask(flow, dir).await {
+            Some(begun) => again().ok_or(Asks::BesideOthers(begun)),
             // It fails at its server.
-            Either::Second(()) => Err(Asks::Freely),
+            None => Err(Asks::Freely),
         }
     }
 
@@ -394,7 +384,7 @@ impl<R: Runtime> Client<R> {
     }
 
     /// Tells a server what there is now to be told.
-    async fn tell_server(&self, flow: Flow, server: ServerId) -> Result<()> {
+    pub(super) async fn tell_server(&self, flow: Flow, server: ServerId) -> Result<()> {
         self.tell_done_by(flow, server, Nanos::NEVER).await
     }
 

@@ -1,21 +1,28 @@
 //! Who makes one file after the other in a directory learns its names, so that it may make more
-//! without asking (`absorb.rs`). A listing says what the names are only if this client makes none
-//! meanwhile: so creates wait here while names are learned, and that waits for those that are under
-//! way.
+//! without asking (`absorb.rs`). A listing says what the names are only if this client makes and
+//! removes none meanwhile: so creates and removals wait here while names are learned, and that
+//! waits for those that are under way.
 
 use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use weft_base::{FastMap, Handle};
+use weft_base::{FastMap, Handle, MILLISECOND};
+use weft_rt::{Either, Runtime, race};
 
-/// Directories in which servers are asked to make files.
+use crate::Client;
+use crate::flow::Flow;
+
+/// How long a create or removal may wait so that it need not be asked for, in nanoseconds.
+pub(super) const LEARN_NS: u64 = 500 * MILLISECOND;
+
+/// Directories in which servers are asked to make or remove files.
 #[derive(Debug, Default)]
 pub(crate) struct Learning(Mutex<FastMap<Handle, Asked>>);
 
 #[derive(Debug, Default)]
 struct Asked {
-    /// Creates that were sent and are not answered.
+    /// Creates and removals that were sent and are not answered.
     under_way: u32,
     /// The names are learned, or soon are.
     learns: bool,
@@ -31,10 +38,10 @@ impl Asked {
     }
 }
 
-/// A create is under way until this is dropped.
-pub(super) struct UnderWay<'a>(&'a Learning, Handle);
+/// A create or removal is under way until this is dropped.
+pub(crate) struct UnderWay<'a>(&'a Learning, Handle);
 
-/// No create begins until this is dropped.
+/// None begins until this is dropped.
 pub(super) struct Pause<'a>(&'a Learning, Handle);
 
 impl Learning {
@@ -42,8 +49,8 @@ impl Learning {
         self.0.lock().expect("no code panics while it holds this lock")
     }
 
-    /// Before a server is asked to make a file: waits while the names of its directory are learned.
-    pub(super) async fn begin_create(&self, dir: Handle) -> UnderWay<'_> {
+    /// Before a server is asked: waits while the names of the directory are learned.
+    pub(super) async fn begin(&self, dir: Handle) -> UnderWay<'_> {
         poll_fn(|context| {
             let mut dirs = self.lock();
             let asked = dirs.entry(dir).or_default();
@@ -57,7 +64,7 @@ impl Learning {
         UnderWay(self, dir)
     }
 
-    /// Waits until nobody asks a server to make a file there.
+    /// Waits until nobody asks a server there.
     pub(super) async fn quiet(&self, dir: Handle) {
         poll_fn(|context| match self.lock().get_mut(&dir) {
             Some(asked) => asked.wait(context),
@@ -89,7 +96,7 @@ impl Learning {
 }
 
 impl Pause<'_> {
-    /// Waits until no create is under way.
+    /// Waits until none is under way.
     pub(super) async fn is_alone(&self) {
         poll_fn(|context| match self.0.lock().get_mut(&self.1) {
             Some(asked) if asked.under_way > 0 => asked.wait(context),
@@ -108,5 +115,27 @@ impl Drop for UnderWay<'_> {
 impl Drop for Pause<'_> {
     fn drop(&mut self) {
         self.0.end(self.1, |asked| asked.learns = false);
+    }
+}
+
+impl<R: Runtime> Client<R> {
+    /// Waits until names may be changed without asking in a delegated directory in which they could
+    /// not just now: its server is told if too much is untold. As long as it is asked to change the
+    /// directory, nobody changes it alone; who asks all the time is not waited for.
+    pub(super) async fn may_soon_absorb(&self, flow: Flow, dir: Handle) {
+        if self.inner.delegations.is_full(dir) {
+            // What cannot be told now is told before the change is asked for, and fails it then.
+            let _ = self.tell_server(flow, dir.server()).await;
+        }
+        let end = flow.deadline.min(self.rt().now() + LEARN_NS);
+        race(self.inner.learning.quiet(dir), self.rt().sleep_until(end)).await;
+    }
+
+    /// Before a server is asked to make or remove a file. `None`: it is too late for that.
+    pub(super) async fn begins_to_ask(&self, flow: Flow, dir: Handle) -> Option<UnderWay<'_>> {
+        match race(self.inner.learning.begin(dir), self.rt().sleep_until(flow.deadline)).await {
+            Either::First(begun) => Some(begun),
+            Either::Second(()) => None,
+        }
     }
 }

@@ -9,8 +9,10 @@ use weft_wire::ops::DirChange;
 
 use super::absorb::CHANGE_NAMES;
 use super::delegations::{BeforeGrant, DirectoryGranted};
+use super::learning::UnderWay;
 use super::untold::{Absorbed, Done, Removed};
 use crate::Client;
+use crate::flow::Flow;
 use crate::knowledge::{Effect, Led, Touched};
 
 /// Who changes so many names of a directory changes more.
@@ -47,6 +49,28 @@ impl<R: Runtime> Client<R> {
             Some((Absorbed { dir, who: who.clone(), since: now, done: Done::Removed(removed) }, ()))
         });
         removed.is_some()
+    }
+
+    /// The same, if it cannot be done at once. `Ok`: it is done; otherwise its server is to be
+    /// asked, while what is returned is kept.
+    pub(crate) async fn remove_soon(
+        &self,
+        flow: Flow,
+        who: &Credentials,
+        dir: Handle,
+        name: &Bytes,
+    ) -> std::result::Result<(), Option<UnderWay<'_>>> {
+        let is_removed = || self.remove_absorbed(who, dir, name, false);
+        let (knowledge, now) = (&self.inner.knowledge, self.rt().now());
+        let may_go = |led| matches!(led, Led::To(handle, _, _) if knowledge.has_one_name(handle, now));
+        if self.inner.delegations.holds(dir) && knowledge.name(dir, name, now).is_some_and(may_go) {
+            self.may_soon_absorb(flow, dir).await;
+            if is_removed() {
+                return Ok(());
+            }
+        }
+        let begun = self.begins_to_ask(flow, dir).await;
+        if is_removed() { Ok(()) } else { Err(begun) }
     }
 
     /// Before the removal of a name in this directory is sent, if it may ask for the right to

@@ -286,6 +286,13 @@ impl<R: Runtime> Client<R> {
         if self.remove_absorbed(who, dir, name, false) {
             return Ok(());
         }
+        let _asks = match can_absorb && self.keeps_leases() {
+            true => match Box::pin(self.remove_soon(flow, who, dir, name)).await {
+                Ok(()) => return Ok(()),
+                Err(asks) => asks,
+            },
+            false => None,
+        };
         let hold = if can_absorb { self.before_unlink(dir) } else { None };
         let change = self.changing(Touched::Lost(dir, name));
         self.announce_before(&change).await;

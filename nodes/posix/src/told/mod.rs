@@ -15,8 +15,8 @@
 //!
 //! A kernel that hears that attributes have changed while it asks for them drops the answer
 //! (`attr_version` in its `fs/fuse`) and judges by what it knew before: in a directory that others
-//! fill, by a mode of long ago. So the first attributes of a directory are told for the moment only.
-//! Nothing is to be forgotten then, and what it knows when it is told more is not too old
+//! fill, by a mode of long ago. So the first attributes of a directory are told for the moment
+//! only. Nothing is to be forgotten then, and what it knows when it is told more is not too old
 //! ([`Told::tell`]).
 //!
 //! Only what may still be believed is remembered (`generations.rs`): entries live for one to two

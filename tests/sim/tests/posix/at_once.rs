@@ -57,6 +57,34 @@ fn files_that_flows_make_at_once_become_a_share_of_a_message() {
     }
 }
 
+/// More than may be untold.
+#[test]
+fn files_that_flows_remove_at_once_are_a_share_of_a_message() {
+    const REMOVED: u32 = 2000;
+    for flows in [1, 8, 64] {
+        let world = world();
+        let requests = world.alone(0, move |mount| async move {
+            let dir = made_dir(&mount, false).await;
+            for number in 0..REMOVED {
+                let file = mount.create(&caller(0, 0), dir, &format!("f{number}"), 0o644).await.expect("a new file");
+                mount.release(file.opened.number).await;
+            }
+            rest(&mount, 20 * MILLISECOND).await;
+            let before = mount.posix.stats().requests;
+            let part = async |flow| {
+                for number in (0..REMOVED).filter(|number| number % flows == flow) {
+                    mount.posix.unlink(&caller(flow, 0).who, dir, format!("f{number}").as_bytes()).await.expect("it is removed");
+                }
+            };
+            join_all((0..flows).map(part)).await;
+            rest(&mount, 20 * MILLISECOND).await;
+            assert_eq!(names(&mount, dir).await, Vec::<String>::new());
+            mount.posix.stats().requests - before
+        });
+        assert!(requests <= u64::from(REMOVED) / 20, "{requests} requests of {flows} flows");
+    }
+}
+
 /// What a name of a flow leads to: a file with such a content, or a directory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Led {
