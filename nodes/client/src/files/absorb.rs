@@ -19,7 +19,7 @@ use weft_wire::{Op, Rights};
 use super::delayed::DelayGranted;
 use super::delegations::{BeforeGrant, DirectoryGranted, Place};
 use super::granted::Granted;
-use super::learning::{LEARN_NS, Pause, UnderWay};
+use super::learning::{Pause, UnderWay};
 use super::open_inode::OpenInode;
 use super::untold::{Absorbed, Batch, Done};
 use crate::flow::Flow;
@@ -39,6 +39,8 @@ const TELL_TRIES: usize = 2;
 const UNUSED_NS: u64 = 5 * SECOND;
 /// Names of a directory that are listed to make further ones without asking, at most.
 const LISTED_MAX: u64 = 1000;
+/// How long a create may wait for that, in nanoseconds.
+const LEARN_NS: u64 = 500 * MILLISECOND;
 /// Enough for a listing of so many of usual length, in bytes.
 const LIST_BYTES: u32 = 64 << 10;
 /// To change names in a directory, among the permissions of a user.

@@ -13,8 +13,9 @@ use weft_rt::{Either, Runtime, race};
 use crate::Client;
 use crate::flow::Flow;
 
-/// How long a create or removal may wait so that it need not be asked for, in nanoseconds.
-pub(super) const LEARN_NS: u64 = 500 * MILLISECOND;
+/// How long a change waits for those that are asked for in its directory, in nanoseconds: some
+/// round trips. Where some are all the time, waiting costs more than asking.
+const QUIET_NS: u64 = 20 * MILLISECOND;
 
 /// Directories in which servers are asked to make or remove files.
 #[derive(Debug, Default)]
@@ -121,13 +122,13 @@ impl Drop for Pause<'_> {
 impl<R: Runtime> Client<R> {
     /// Waits until names may be changed without asking in a delegated directory in which they could
     /// not just now: its server is told if too much is untold. As long as it is asked to change the
-    /// directory, nobody changes it alone; who asks all the time is not waited for.
+    /// directory, nobody changes it alone.
     pub(super) async fn may_soon_absorb(&self, flow: Flow, dir: Handle) {
         if self.inner.delegations.is_full(dir) {
             // What cannot be told now is told before the change is asked for, and fails it then.
             let _ = self.tell_server(flow, dir.server()).await;
         }
-        let end = flow.deadline.min(self.rt().now() + LEARN_NS);
+        let end = flow.deadline.min(self.rt().now() + QUIET_NS);
         race(self.inner.learning.quiet(dir), self.rt().sleep_until(end)).await;
     }
 
