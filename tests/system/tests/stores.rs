@@ -85,7 +85,7 @@ fn promise_a_file_system_grows_and_every_file_stays_where_it_is() {
     put_files(&fs);
     fs.down();
     append(&fs, &entry("data2", "data"));
-    let said = fails(weft().args(["ls"]).arg(fs.at("/kept")));
+    let said = fails(weft().args(["serve", "--server", "data2", "--config"]).arg(config(&fs)));
     assert!(said.contains("`data2` has no id: add the line `id = 2`"), "{said}");
     fs.start(&[]);
     assert!(fs::read_to_string(config(&fs)).unwrap().contains("id = 2\nname = \"data2\""), "`weft up` has written its id");
