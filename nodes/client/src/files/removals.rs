@@ -62,7 +62,8 @@ impl<R: Runtime> Client<R> {
     ) -> std::result::Result<(), Option<UnderWay<'_>>> {
         let is_removed = || self.remove_absorbed(who, dir, name, false);
         let (knowledge, now) = (&self.inner.knowledge, self.rt().now());
-        let may_go = |led| matches!(led, Led::To(handle, _, _) if knowledge.has_one_name(handle, now));
+        let is_here = |handle: Handle| handle.server() == dir.server();
+        let may_go = |led| matches!(led, Led::To(handle, _, _) if is_here(handle) && knowledge.has_one_name(handle, now));
         if self.inner.delegations.holds(dir) && knowledge.name(dir, name, now).is_some_and(may_go) {
             self.may_soon_absorb(flow, dir).await;
             if is_removed() {
