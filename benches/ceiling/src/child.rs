@@ -8,11 +8,9 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -137,7 +135,8 @@ pub enum ServerSpawner {
         /// The hidden subcommand that calls [`serve_child`].
         leading_args: Vec<OsString>,
     },
-    /// In a thread of this process; for tests, and where a program cannot start itself.
+    /// In a thread of this process.
+    #[cfg(test)]
     Thread,
 }
 
@@ -161,6 +160,7 @@ impl ServerSpawner {
     pub fn start(&self, role: &ServerRole) -> Result<Server> {
         match self {
             ServerSpawner::Process { program, leading_args } => Server::in_child(program, leading_args, role),
+            #[cfg(test)]
             ServerSpawner::Thread => Server::in_process(role),
         }
     }
@@ -176,11 +176,8 @@ pub struct Server {
 #[derive(Debug)]
 enum Body {
     Process(Child),
-    Thread {
-        /// Closing this is the order to end.
-        stop: Option<UnixStream>,
-        thread: Option<JoinHandle<Result<()>>>,
-    },
+    #[cfg(test)]
+    Thread(in_thread::Serving),
 }
 
 impl Server {
@@ -210,27 +207,6 @@ impl Server {
         Ok(Self { role: role.with_port(port), body: Body::Process(child) })
     }
 
-    /// Starts a server in a thread of this process and waits until it serves.
-    ///
-    /// # Errors
-    /// When the server cannot start.
-    pub fn in_process(role: &ServerRole) -> Result<Self> {
-        let (ours, theirs) = UnixStream::pair()?;
-        let (ready, is_ready) = std::sync::mpsc::channel();
-        let served = role.clone();
-        let thread = std::thread::Builder::new().spawn(move || {
-            served.serve(OwnedFd::from(theirs), |port| ready.send(port).context("the starter went away before the server was ready"))
-        })?;
-        match is_ready.recv() {
-            Ok(port) => Ok(Self { role: role.with_port(port), body: Body::Thread { stop: Some(ours), thread: Some(thread) } }),
-            Err(_) => match thread.join() {
-                Ok(Ok(())) => bail!("the measuring server ended before it was ready"),
-                Ok(Err(error)) => Err(error),
-                Err(panic) => std::panic::resume_unwind(panic),
-            },
-        }
-    }
-
     /// Where a bare server listens; `None` for a file system.
     pub fn endpoint(&self) -> Option<&Endpoint> {
         match &self.role {
@@ -243,7 +219,8 @@ impl Server {
     pub fn pid(&self) -> Option<u32> {
         match &self.body {
             Body::Process(child) => Some(child.id()),
-            Body::Thread { .. } => None,
+            #[cfg(test)]
+            Body::Thread(_) => None,
         }
     }
 
@@ -258,14 +235,8 @@ impl Server {
     fn end(&mut self) -> Result<()> {
         let ended = match &mut self.body {
             Body::Process(child) => end_child(child),
-            Body::Thread { stop, thread } => {
-                drop(stop.take());
-                match thread.take().map(JoinHandle::join) {
-                    Some(Ok(result)) => result,
-                    Some(Err(_)) => Err(anyhow::anyhow!("the measuring server panicked")),
-                    None => Ok(()),
-                }
-            }
+            #[cfg(test)]
+            Body::Thread(serving) => serving.end(),
         };
         // A killed server cannot clean up after itself.
         if let ServerRole::NullFuse { mount_point, .. } = &self.role {
@@ -309,6 +280,56 @@ fn end_child(child: &mut Child) -> Result<()> {
     };
     ensure!(status.success(), "the measuring server ended with {status}");
     Ok(())
+}
+
+/// Servers in threads of this process.
+#[cfg(test)]
+mod in_thread {
+    use super::*;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::thread::JoinHandle;
+
+    #[derive(Debug)]
+    pub struct Serving {
+        /// Closing this is the order to end.
+        stop: Option<UnixStream>,
+        thread: Option<JoinHandle<Result<()>>>,
+    }
+
+    impl Serving {
+        pub fn end(&mut self) -> Result<()> {
+            drop(self.stop.take());
+            match self.thread.take().map(JoinHandle::join) {
+                Some(Ok(result)) => result,
+                Some(Err(_)) => Err(anyhow::anyhow!("the measuring server panicked")),
+                None => Ok(()),
+            }
+        }
+    }
+
+    impl Server {
+        /// Starts a server and waits until it serves.
+        pub fn in_process(role: &ServerRole) -> Result<Self> {
+            let (ours, theirs) = UnixStream::pair()?;
+            let (ready, is_ready) = std::sync::mpsc::channel();
+            let served = role.clone();
+            let thread = std::thread::Builder::new().spawn(move || {
+                served.serve(OwnedFd::from(theirs), |port| ready.send(port).context("the starter went away before the server was ready"))
+            })?;
+            match is_ready.recv() {
+                Ok(port) => {
+                    let serving = Serving { stop: Some(ours), thread: Some(thread) };
+                    Ok(Self { role: role.with_port(port), body: Body::Thread(serving) })
+                }
+                Err(_) => match thread.join() {
+                    Ok(Ok(())) => bail!("the measuring server ended before it was ready"),
+                    Ok(Err(error)) => Err(error),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                },
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -5,11 +5,10 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::measure::{Measured, Reps, plain_rate, rate};
+use crate::measure::{Measured, Reps, plain_rate, rate, until};
 use crate::sys::{Affinity, PageBuf};
 
 /// While it lives, this thread and all threads and processes that it starts run on some processors
@@ -71,12 +70,10 @@ pub fn memcpy(threads: usize, block_bytes: usize, reps: Reps) -> Result<Measured
         "GB/s",
         |_, _| Ok((PageBuf::new(block_bytes, 1), PageBuf::new(block_bytes, 2))),
         |(source, target), deadline| {
-            let mut copied = 0;
-            while Instant::now() < deadline {
+            until(deadline, || {
                 black_box(&mut *target).bytes_mut().copy_from_slice(black_box(&*source).bytes());
-                copied += block_bytes as u64;
-            }
-            Ok(copied)
+                Ok(block_bytes as u64)
+            })
         },
     )
 }
@@ -94,14 +91,12 @@ pub fn syscall(reps: Reps) -> Result<Measured> {
         "calls/s",
         |_, _| Ok(()),
         |(), deadline| {
-            let mut calls = 0;
-            while Instant::now() < deadline {
+            until(deadline, || {
                 for _ in 0..CALLS_PER_LOOK {
                     black_box(rustix::process::getppid());
                 }
-                calls += CALLS_PER_LOOK;
-            }
-            Ok(calls)
+                Ok(CALLS_PER_LOOK)
+            })
         },
     )?;
     Ok(invert(calls, 1e9, "ns"))
@@ -201,12 +196,11 @@ fn handover<T: Turn>(reps: Reps, new_turn: impl Fn() -> Arc<T>) -> Result<Measur
             })?;
             let partner = echo.thread().clone();
             pair.echo = Some(echo);
-            let mut trips = 0;
-            while Instant::now() < deadline {
+            let trips = until(deadline, || {
                 pair.turn.pass(true, &partner);
                 pair.turn.wait(false);
-                trips += 1;
-            }
+                Ok(1)
+            })?;
             pair.stop.store(true, Ordering::Release);
             pair.turn.pass(true, &partner);
             Ok(trips)

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
 
-use crate::measure::{Latencies, Measured, Reps, plain_rate, rate};
+use crate::measure::{Latencies, Measured, Reps, TimedRate, plain_rate, timed_rate};
 use crate::paths;
 use crate::sys::{PAGE_BYTES, PageBuf};
 
@@ -31,17 +31,6 @@ pub enum SyncMethod {
     DirectDsync,
 }
 
-/// Result of [`append_sync`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct SyncLatency {
-    /// Durable appends per second, one at a time.
-    pub rate: Measured,
-    /// Median time of one append in us.
-    pub p50_us: Measured,
-    /// 99th percentile in us.
-    pub p99_us: Measured,
-}
-
 /// Durable appends of `block_bytes` to a preallocated file in `dir`, all of whose blocks were
 /// written before: the best that a journal can do, because the local file system has no metadata to
 /// write.
@@ -49,7 +38,7 @@ pub struct SyncLatency {
 /// # Errors
 /// When the directory cannot be written, has no room for 16 MiB, or its file system knows no direct
 /// I/O and that is asked for (block sizes are then a multiple of 4096).
-pub fn append_sync(dir: &Path, block_bytes: usize, method: SyncMethod, reps: Reps) -> Result<SyncLatency> {
+pub fn append_sync(dir: &Path, block_bytes: usize, method: SyncMethod, reps: Reps) -> Result<TimedRate> {
     let block = block_bytes as u64;
     ensure!(block > 0 && block <= LOG_BYTES, "cannot append blocks of {block} bytes");
     if method == SyncMethod::DirectDsync {
@@ -61,12 +50,9 @@ pub fn append_sync(dir: &Path, block_bytes: usize, method: SyncMethod, reps: Rep
     if method == SyncMethod::DirectDsync {
         options.custom_flags(libc::O_DIRECT | libc::O_DSYNC);
     }
-    let mut p50s_us = Vec::new();
-    let mut p99s_us = Vec::new();
-    let rate = rate(
+    timed_rate(
         reps,
         1,
-        1.0,
         "syncs/s",
         |_, _| {
             let file = options.open(&scratch.path).context("cannot open the scratch file this way")?;
@@ -74,9 +60,7 @@ pub fn append_sync(dir: &Path, block_bytes: usize, method: SyncMethod, reps: Rep
         },
         |(file, buffer, latencies), deadline| {
             let mut offset = 0;
-            let mut appends = 0;
-            let mut now = Instant::now();
-            while now < deadline {
+            latencies.time_until(deadline, || {
                 if offset + block > LOG_BYTES {
                     offset = 0;
                 }
@@ -84,23 +68,12 @@ pub fn append_sync(dir: &Path, block_bytes: usize, method: SyncMethod, reps: Rep
                 if method == SyncMethod::Fdatasync {
                     file.sync_data()?;
                 }
-                let after = Instant::now();
-                latencies.record(after - now);
-                now = after;
                 offset += block;
-                appends += 1;
-            }
-            Ok(appends)
+                Ok(())
+            })
         },
-        |states| {
-            for (_, _, mut latencies) in states {
-                p50s_us.extend(latencies.percentile_us(0.5));
-                p99s_us.extend(latencies.percentile_us(0.99));
-            }
-            Ok(())
-        },
-    )?;
-    Ok(SyncLatency { rate, p50_us: Measured::of(&p50s_us, "us")?, p99_us: Measured::of(&p99s_us, "us")? })
+        |(_, _, latencies)| latencies,
+    )
 }
 
 /// What a stream of [`stream`] does with the page cache.
@@ -226,8 +199,8 @@ mod tests {
         let dir = here();
         for block_bytes in [4096, 65536] {
             let sync = append_sync(dir.path(), block_bytes, SyncMethod::Fdatasync, SHORT).expect("any file system can sync");
-            assert!(sync.rate.min > 0.0 && sync.p50_us.min > 0.0, "{sync:?}");
-            assert!(sync.p50_us.median <= sync.p99_us.median, "{sync:?}");
+            let (p50, p99) = (sync.p50_us.expect("each was timed"), sync.p99_us.expect("each was timed"));
+            assert!(sync.rate.min > 0.0 && p50.min > 0.0 && p50.median <= p99.median, "{sync:?}");
         }
         match append_sync(dir.path(), 4096, SyncMethod::DirectDsync, SHORT) {
             Ok(direct) => assert!(direct.rate.min > 0.0, "{direct:?}"),

@@ -122,6 +122,46 @@ pub(crate) fn plain_rate<S: Send>(
     rate(reps, workers, scale, unit, setup, work, |_| Ok(()))
 }
 
+/// A rate, and how long single operations took.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct TimedRate {
+    /// Operations a second.
+    pub rate: Measured,
+    /// Median time of one in us, where each was timed.
+    pub p50_us: Option<Measured>,
+    /// 99th percentile in us.
+    pub p99_us: Option<Measured>,
+}
+
+/// [`rate`] with the latencies that the states have kept.
+pub(crate) fn timed_rate<S: Send>(
+    reps: Reps,
+    workers: usize,
+    unit: &'static str,
+    setup: impl FnMut(usize, usize) -> Result<S>,
+    work: impl Fn(&mut S, Instant) -> Result<u64> + Sync,
+    latencies: impl Fn(S) -> Latencies,
+) -> Result<TimedRate> {
+    let (mut p50s_us, mut p99s_us) = (Vec::new(), Vec::new());
+    let rate = rate(reps, workers, 1.0, unit, setup, work, |states| {
+        let mut all = Latencies::default();
+        states.into_iter().for_each(|state| all.nanos.extend(latencies(state).nanos));
+        p50s_us.extend(all.percentile_us(0.5));
+        p99s_us.extend(all.percentile_us(0.99));
+        Ok(())
+    })?;
+    Ok(TimedRate { rate, p50_us: Measured::of(&p50s_us, "us").ok(), p99_us: Measured::of(&p99s_us, "us").ok() })
+}
+
+/// Does `step` until the deadline; the sum of what it gives.
+pub(crate) fn until(deadline: Instant, mut step: impl FnMut() -> Result<u64>) -> Result<u64> {
+    let mut done = 0;
+    while Instant::now() < deadline {
+        done += step()?;
+    }
+    Ok(done)
+}
+
 /// Latencies of single operations, in nanoseconds, for percentiles.
 #[derive(Default)]
 pub(crate) struct Latencies {
@@ -129,17 +169,27 @@ pub(crate) struct Latencies {
 }
 
 impl Latencies {
-    pub(crate) fn record(&mut self, taken: Duration) {
+    fn record(&mut self, taken: Duration) {
         self.nanos.push(u32::try_from(taken.as_nanos()).unwrap_or(u32::MAX));
     }
 
-    pub(crate) fn absorb(&mut self, other: Latencies) {
-        self.nanos.extend_from_slice(&other.nanos);
+    /// Times `operation`, one after the other until the deadline; how many.
+    pub(crate) fn time_until(&mut self, deadline: Instant, mut operation: impl FnMut() -> Result<()>) -> Result<u64> {
+        let mut done = 0;
+        let mut now = Instant::now();
+        while now < deadline {
+            operation()?;
+            let after = Instant::now();
+            self.record(after - now);
+            now = after;
+            done += 1;
+        }
+        Ok(done)
     }
 
     /// The latency in microseconds that `fraction` of the operations do not exceed; `None` without
     /// operations.
-    pub(crate) fn percentile_us(&mut self, fraction: f64) -> Option<f64> {
+    fn percentile_us(&mut self, fraction: f64) -> Option<f64> {
         let last = self.nanos.len().checked_sub(1)?;
         let rank = (last as f64 * fraction).round() as usize;
         let (_, nanos, _) = self.nanos.select_nth_unstable(rank.min(last));

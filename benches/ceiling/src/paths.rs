@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, statat, unlinkat};
 use rustix::io::Errno;
 
-use crate::measure::{Measured, Reps, plain_rate};
+use crate::measure::{Measured, Reps, plain_rate, until};
 use crate::sys::{self, PageBuf};
 
 /// Bytes of the buffer for directory entries; the size that C libraries use.
@@ -31,19 +31,8 @@ const GIB: f64 = (1u64 << 30) as f64;
 /// # Errors
 /// When `dirs` is empty, a directory is not there, or a create fails.
 pub fn create_close(dirs: &[PathBuf], reps: Reps) -> Result<Measured> {
-    plain_rate(
-        reps,
-        dirs.len(),
-        1.0,
-        "files/s",
-        |_, worker| DirWalk::open(&dirs[worker], 'n'),
-        |walk, deadline| {
-            walk.repeat(deadline, |dir, name| {
-                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-                openat(dir, name, flags, Mode::from_raw_mode(0o644)).map(drop)
-            })
-        },
-    )
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    walk(dirs, 'n', reps, "files/s", |dir, name| openat(dir, name, flags, Mode::from_raw_mode(0o644)).map(drop))
 }
 
 /// `fstat` of open files, one thread per element of `files`; calls per second.
@@ -58,12 +47,10 @@ pub fn fstat(files: &[PathBuf], reps: Reps) -> Result<Measured> {
         "calls/s",
         |_, worker| open_file(&files[worker], OpenOptions::new().read(true)),
         |file, deadline| {
-            let mut calls = 0;
-            while Instant::now() < deadline {
+            until(deadline, || {
                 rustix::fs::fstat(&*file)?;
-                calls += 1;
-            }
-            Ok(calls)
+                Ok(1)
+            })
         },
     )
 }
@@ -76,20 +63,11 @@ pub fn fstat(files: &[PathBuf], reps: Reps) -> Result<Measured> {
 /// # Errors
 /// When `dirs` is empty, or a name is there after all.
 pub fn lookup_missing(dirs: &[PathBuf], reps: Reps) -> Result<Measured> {
-    plain_rate(
-        reps,
-        dirs.len(),
-        1.0,
-        "lookups/s",
-        |_, worker| DirWalk::open(&dirs[worker], 'n'),
-        |walk, deadline| {
-            walk.repeat(deadline, |dir, name| match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-                Err(Errno::NOENT) => Ok(()),
-                Err(error) => Err(error),
-                Ok(_) => Err(Errno::EXIST),
-            })
-        },
-    )
+    walk(dirs, 'n', reps, "lookups/s", |dir, name| match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => Err(Errno::EXIST),
+    })
 }
 
 /// `stat` by path of files `f<k>` that are there, each once; one thread per element of `dirs`;
@@ -98,14 +76,7 @@ pub fn lookup_missing(dirs: &[PathBuf], reps: Reps) -> Result<Measured> {
 /// # Errors
 /// When `dirs` is empty, or a file is not there.
 pub fn stat(dirs: &[PathBuf], reps: Reps) -> Result<Measured> {
-    plain_rate(
-        reps,
-        dirs.len(),
-        1.0,
-        "files/s",
-        |_, worker| DirWalk::open(&dirs[worker], 'f'),
-        |walk, deadline| walk.repeat(deadline, |dir, name| statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map(drop)),
-    )
+    walk(dirs, 'f', reps, "files/s", |dir, name| statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map(drop))
 }
 
 /// Removes files `f<k>` that are there, each once; one thread per element of `dirs`; files per
@@ -114,14 +85,7 @@ pub fn stat(dirs: &[PathBuf], reps: Reps) -> Result<Measured> {
 /// # Errors
 /// When `dirs` is empty, or a file is not there.
 pub fn unlink(dirs: &[PathBuf], reps: Reps) -> Result<Measured> {
-    plain_rate(
-        reps,
-        dirs.len(),
-        1.0,
-        "files/s",
-        |_, worker| DirWalk::open(&dirs[worker], 'f'),
-        |walk, deadline| walk.repeat(deadline, |dir, name| unlinkat(dir, name, AtFlags::empty())),
-    )
+    walk(dirs, 'f', reps, "files/s", |dir, name| unlinkat(dir, name, AtFlags::empty()))
 }
 
 /// Reads the whole directory again and again, `threads` threads with a descriptor each; entries per
@@ -195,22 +159,32 @@ fn blocks(
             Ok((file, PageBuf::new(block_bytes, 0x5a), 0))
         },
         |(file, buffer, offset), deadline| {
-            let mut moved_bytes = 0;
-            while Instant::now() < deadline {
+            until(deadline, || {
                 if *offset + block > span_bytes {
                     *offset = 0;
                 }
                 transfer(file, buffer, *offset)?;
                 *offset += block;
-                moved_bytes += block;
-            }
-            Ok(moved_bytes)
+                Ok(block)
+            })
         },
     )
 }
 
 fn open_file(path: &Path, options: &OpenOptions) -> Result<File> {
     options.open(path).with_context(|| format!("cannot open {}", path.display()))
+}
+
+/// Does `operation` on names of this prefix, each once, one thread per element of `dirs`.
+fn walk(
+    dirs: &[PathBuf],
+    prefix: char,
+    reps: Reps,
+    unit: &'static str,
+    operation: impl Fn(&File, &CStr) -> rustix::io::Result<()> + Sync,
+) -> Result<Measured> {
+    let open = |_, worker: usize| DirWalk::open(&dirs[worker], prefix);
+    plain_rate(reps, dirs.len(), 1.0, unit, open, |walk, deadline| walk.repeat(deadline, &operation))
 }
 
 /// A directory and a supply of names that this process uses only once.
@@ -231,8 +205,7 @@ impl DirWalk {
 
     /// Does `operation` on one new name after the other until the deadline; returns how often.
     fn repeat(&mut self, deadline: Instant, operation: impl Fn(&File, &CStr) -> rustix::io::Result<()>) -> Result<u64> {
-        let mut done = 0;
-        while Instant::now() < deadline {
+        until(deadline, || {
             let number = NEXT_NAME.fetch_add(1, Ordering::Relaxed);
             self.name.clear();
             write!(self.name, "{}{number}\0", self.prefix)?;
@@ -240,8 +213,7 @@ impl DirWalk {
             if let Err(error) = operation(&self.dir, name) {
                 bail!("{}: {error}", CString::from(name).to_string_lossy());
             }
-            done += 1;
-        }
-        Ok(done)
+            Ok(1)
+        })
     }
 }

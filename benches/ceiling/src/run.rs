@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::child::{Server, ServerRole, ServerSpawner};
 use crate::disk::{self, Stream, SyncMethod};
-use crate::measure::{Measured, Reps};
+use crate::measure::{Measured, Reps, TimedRate};
 use crate::null_fuse::{NullFuse, NullFuseConfig};
 use crate::rpc::{self, Direction, Endpoint};
 use crate::{cpu, paths};
@@ -131,6 +131,14 @@ impl<F: FnMut(&CeilingRow) -> Result<()>> Run<'_, F> {
         Ok(())
     }
 
+    fn timed(&mut self, name: &str, timed: TimedRate, note: &str, note_of_one: &str) -> Result<()> {
+        self.row(name, timed.rate, note)?;
+        for (percentile, value) in [("p50", timed.p50_us), ("p99", timed.p99_us)] {
+            value.map_or(Ok(()), |value| self.row(format!("{name}.{percentile}"), value, note_of_one))?;
+        }
+        Ok(())
+    }
+
     fn skip(&mut self, name: impl Into<String>, error: &anyhow::Error) {
         self.result.skipped.push(Skipped { name: name.into(), reason: format!("{error:#}") });
     }
@@ -188,13 +196,10 @@ impl<F: FnMut(&CeilingRow) -> Result<()>> Run<'_, F> {
             let result = rpc::requests(endpoint, connections, depth, self.options.reps)?;
             let name = format!("rpc.{transport}.{connections}x{depth}");
             let note = if depth == 1 { "each request waits for its reply" } else { "requests in flight, sent and answered in batches" };
-            self.row(&name, result.rate, note)?;
             if connections == 1 {
-                for (percentile, value) in [("p50", result.p50_us), ("p99", result.p99_us)] {
-                    if let Some(value) = value {
-                        self.row(format!("{name}.{percentile}"), value, "round trip")?;
-                    }
-                }
+                self.timed(&name, result, note, "round trip")?;
+            } else {
+                self.row(&name, result.rate, note)?;
             }
         }
         Ok(())
@@ -309,11 +314,9 @@ impl<F: FnMut(&CeilingRow) -> Result<()>> Run<'_, F> {
             for (method_name, method) in [("fdatasync", SyncMethod::Fdatasync), ("dsync", SyncMethod::DirectDsync)] {
                 let name = format!("disk.append.{method_name}.{size}");
                 match disk::append_sync(dir, block_bytes, method, reps) {
-                    Ok(sync) => {
+                    Ok(syncs) => {
                         let note = "into preallocated, written blocks";
-                        self.row(&name, sync.rate, note)?;
-                        self.row(format!("{name}.p50"), sync.p50_us, note)?;
-                        self.row(format!("{name}.p99"), sync.p99_us, note)?;
+                        self.timed(&name, syncs, note, note)?;
                     }
                     // Not every file system has direct I/O.
                     Err(error) if method == SyncMethod::DirectDsync => self.skip(name, &error),

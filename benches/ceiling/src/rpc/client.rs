@@ -9,19 +9,8 @@ use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
 use super::{BULK_BYTES, Endpoint, Kind, REPLY_BYTES, REQUEST_BYTES, connect};
-use crate::measure::{Latencies, Measured, Reps, plain_rate, rate};
+use crate::measure::{Latencies, Measured, Reps, TimedRate, plain_rate, timed_rate, until};
 use crate::sys::PageBuf;
-
-/// Result of [`requests`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct RpcRate {
-    /// Requests answered per second, all connections together.
-    pub rate: Measured,
-    /// Median round trip in us; only at depth 1, where a round trip belongs to one request.
-    pub p50_us: Option<Measured>,
-    /// 99th percentile of the round trip in us; only at depth 1.
-    pub p99_us: Option<Measured>,
-}
 
 /// Which way a bulk stream goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -35,35 +24,23 @@ pub enum Direction {
 /// Requests and replies over `connections` connections, each with its own thread and up to `depth`
 /// requests in flight.
 ///
-/// Depth 1 is the strictly synchronous round trip. Above it a client sends in one write as many new
+/// Depth 1 is the strictly synchronous round trip, and only there each is timed. Above it a client sends in one write as many new
 /// requests as the last read brought replies.
 ///
 /// # Errors
 /// When the server cannot be reached or goes away, and when `connections` or `depth` is 0.
-pub fn requests(endpoint: &Endpoint, connections: usize, depth: usize, reps: Reps) -> Result<RpcRate> {
+pub fn requests(endpoint: &Endpoint, connections: usize, depth: usize, reps: Reps) -> Result<TimedRate> {
     ensure!(depth > 0, "at least one request must be in flight");
-    let mut p50s_us = Vec::new();
-    let mut p99s_us = Vec::new();
-    let rate = rate(
+    timed_rate(
         reps,
         connections,
-        1.0,
         "requests/s",
         |_, _| Client::open(endpoint, Kind::Requests, depth * REQUEST_BYTES),
         |client, deadline| {
             if depth == 1 { client.synchronous(deadline) } else { client.windowed(depth, deadline) }
         },
-        |clients| {
-            let mut latencies = Latencies::default();
-            for client in clients {
-                latencies.absorb(client.latencies);
-            }
-            p50s_us.extend(latencies.percentile_us(0.5));
-            p99s_us.extend(latencies.percentile_us(0.99));
-            Ok(())
-        },
-    )?;
-    Ok(RpcRate { rate, p50_us: Measured::of(&p50s_us, "us").ok(), p99_us: Measured::of(&p99s_us, "us").ok() })
+        |client| client.latencies,
+    )
 }
 
 /// Bulk streams in pieces of [`BULK_BYTES`] over `connections` connections, each with its own
@@ -123,16 +100,10 @@ impl Client {
     }
 
     fn synchronous(&mut self, deadline: Instant) -> Result<u64> {
-        let mut done = 0;
-        let mut now = Instant::now();
-        while now < deadline {
-            self.round_trip()?;
-            let after = Instant::now();
-            self.latencies.record(after - now);
-            now = after;
-            done += 1;
-        }
-        Ok(done)
+        let mut latencies = std::mem::take(&mut self.latencies);
+        let done = latencies.time_until(deadline, || self.round_trip());
+        self.latencies = latencies;
+        done
     }
 
     fn windowed(&mut self, depth: usize, deadline: Instant) -> Result<u64> {
@@ -163,24 +134,21 @@ impl Client {
     }
 
     fn upload(&mut self, deadline: Instant) -> Result<u64> {
-        let mut sent_bytes = 0;
-        while Instant::now() < deadline {
+        let sent_bytes = until(deadline, || {
             self.socket.write_all(self.buffer.bytes())?;
-            sent_bytes += BULK_BYTES as u64;
-        }
+            Ok(BULK_BYTES as u64)
+        })?;
         self.end_of_stream()?;
         self.socket.read_exact(&mut self.buffer.bytes_mut()[..1]).context("the bare server did not confirm the end of the stream")?;
         Ok(sent_bytes)
     }
 
     fn download(&mut self, deadline: Instant) -> Result<u64> {
-        let mut received_bytes = 0;
-        while Instant::now() < deadline {
+        until(deadline, || {
             let received = self.socket.read(self.buffer.bytes_mut())?;
             ensure!(received > 0, "the bare server closed the connection");
-            received_bytes += received as u64;
-        }
-        Ok(received_bytes)
+            Ok(received as u64)
+        })
     }
 
     /// Says "no more from here" and keeps the other direction open.

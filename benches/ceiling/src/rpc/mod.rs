@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 pub(crate) use client::Client;
-pub use client::{Direction, RpcRate, bulk, requests};
+pub use client::{Direction, bulk, requests};
 pub(crate) use server::Listener;
 
 /// Bytes of one request.
