@@ -10,6 +10,7 @@ use weft_library::{Error, FileSystem, Habits};
 use weft_rt_real::ClientRt;
 
 use crate::connect::{Common, Fs};
+use crate::proc;
 
 /// A file system that a program has opened.
 pub type ProgramFs = FileSystem<ClientRt>;
@@ -90,8 +91,7 @@ fn status_of(error: &anyhow::Error) -> Status {
 /// threads; so they are read where the kernel shows them.
 fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022)
+    proc::line(&status, "Umask").and_then(|digits| u32::from_str_radix(digits, 8).ok()).unwrap_or(0o022)
 }
 
 #[cfg(test)]

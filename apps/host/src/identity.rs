@@ -1,6 +1,7 @@
 //! Which process a pid belongs to. A pid alone says little: it may have been given to a stranger,
 //! or come from a file that somebody else wrote.
 
+use crate::proc;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,12 +14,7 @@ use anyhow::{Context, Result, bail};
 /// There is no such process.
 pub fn started(pid: i32) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).with_context(|| format!("cannot look at process {pid}"))?;
-    start_of(&text).with_context(|| format!("/proc/{pid}/stat says no start"))
-}
-
-/// The 22nd field; the second one is a name in brackets that may hold anything.
-fn start_of(stat: &str) -> Option<u64> {
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    proc::stat_field(&text, 22).with_context(|| format!("/proc/{pid}/stat says no start"))
 }
 
 /// Checks that a process is the one that began then, runs this program and is of this user: only
@@ -45,7 +41,7 @@ pub fn check(pid: i32, began: u64) -> Result<()> {
 
 /// The effective user.
 fn user_of(status: &str) -> Option<u32> {
-    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(1)?.parse().ok()
+    proc::line(status, "Uid")?.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// The file of a program; one that was replaced by a newer version meanwhile is the same program.
@@ -60,10 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_found_behind_any_name() {
-        let rest = (3..=30).map(|field| field.to_string()).collect::<Vec<_>>().join(" ");
-        assert_eq!(start_of(&format!("12 (a) b ) (c) {rest}\n")), Some(22));
-        assert_eq!(start_of("12 (a) S 1"), None);
+    fn the_effective_user_is_the_second() {
         assert_eq!(user_of("Name:\tx\nUid:\t5\t6\t7\t8\n"), Some(6));
     }
 

@@ -29,6 +29,7 @@ pub mod output;
 pub mod parallel;
 pub mod paths;
 pub mod private;
+pub mod proc;
 pub mod process;
 pub mod socket_path;
 pub mod start_room;

@@ -41,6 +41,12 @@ pub fn at(place: &Path) -> Result<Option<Mount>> {
     Ok(list()?.into_iter().rev().find(|mount| mount.place == place))
 }
 
+/// The one of these that holds a path without symlinks.
+pub fn holding<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
+    // Of several at one place the last one is on top.
+    mounts.iter().filter(|mount| path.starts_with(&mount.place)).max_by_key(|mount| mount.place.as_os_str().len())
+}
+
 /// The mount of Weft that holds `path`, and the path below it; `None` if that lies in another file
 /// system. What is below a mount point is not looked at if the path itself says where it is: a
 /// mount may hang.
@@ -53,9 +59,7 @@ pub fn containing(path: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
     }
     let mounts = list()?;
     let inside = |path: &Path| {
-        let holder = mounts.iter().filter(|mount| path.starts_with(&mount.place)).max_by_key(|mount| mount.place.as_os_str().len())?;
-        // Of several at one place the last one is on top.
-        let holder = mounts.iter().rev().find(|mount| mount.place == holder.place)?;
+        let holder = holding(&mounts, path)?;
         let rest = path.strip_prefix(&holder.place).ok()?;
         is_weft(holder).then(|| (holder.place.clone(), rest.to_path_buf()))
     };

@@ -1,5 +1,8 @@
 //! Signals that ask a process to end, turned into something to wait for.
 
+use crate::proc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -89,7 +92,15 @@ impl StopSignals {
         });
     }
 
-    /// The same for a server or mount: at the first signal that asks for the end, after a line in
+    /// Becomes true at the first signal; a second one ends the process at once.
+    pub fn into_flag(self) -> Arc<AtomicBool> {
+        let stopped = Arc::new(AtomicBool::new(false));
+        let asked = stopped.clone();
+        self.on_stop(move || asked.store(true, Ordering::SeqCst));
+        stopped
+    }
+
+    /// As [`StopSignals::on_stop`] for a server or mount: at the first signal that asks for the end, after a line in
     /// the log; `on_again` at each further one.
     pub fn on_end(self, hang_up: HangUp, who: &str, on_stop: impl FnOnce() + Send + 'static, on_again: impl Fn() + Send + 'static) {
         let who = who.to_string();
@@ -108,7 +119,7 @@ impl StopSignals {
 
 /// True if this process began with a signal ignored, by its own `/proc/self/status`.
 fn is_ignored(signal: Signal, status: &str) -> bool {
-    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    let mask = proc::line(status, "SigIgn").and_then(|digits| u64::from_str_radix(digits, 16).ok());
     mask.unwrap_or(0) & (1 << (signal as i32 - 1)) != 0
 }
 

@@ -2,6 +2,7 @@
 //! process it likes.
 
 use std::fs;
+use weft_host::proc;
 
 use anyhow::{Result, bail};
 
@@ -16,7 +17,7 @@ const MIB: u64 = 1 << 20;
 /// A sentence that says what to do instead.
 pub fn check(trace_bytes: u64) -> Result<()> {
     // Where the system does not tell, nothing is refused.
-    match fs::read_to_string("/proc/meminfo").ok().and_then(|text| available(&text)) {
+    match fs::read_to_string("/proc/meminfo").ok().and_then(|text| proc::memory(&text, "MemAvailable")) {
         Some(available) => fits(trace_bytes, available),
         None => Ok(()),
     }
@@ -36,20 +37,13 @@ fn fits(trace_bytes: u64, available: u64) -> Result<()> {
     Ok(())
 }
 
-/// The bytes that a new program can have, from the text of `/proc/meminfo`.
-fn available(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_does_not_fit_is_refused_with_advice() {
-        let free = available("MemTotal:  16 kB\nMemAvailable:    3072 kB\n").unwrap();
-        assert_eq!((free, available("nothing")), (3 * MIB, None));
+        let free = 3 * MIB;
         assert!(fits(MIB, free).is_ok());
         let refused = fits(MIB + 1, free).unwrap_err().to_string();
         assert!(refused.contains("3 MiB are free") && refused.contains("fewer files"), "{refused}");

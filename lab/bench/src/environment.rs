@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use weft_host::mounts;
+use weft_host::{mounts, proc};
 
 use crate::setup::Place;
 
@@ -48,19 +48,15 @@ impl Environment {
         let text = |of: fn(&nix::sys::utsname::UtsName) -> &std::ffi::OsStr| {
             names.as_ref().map(|names| of(names).to_string_lossy().into_owned()).unwrap_or_default()
         };
-        let line = |file: &str, key: &str| {
-            let text = std::fs::read_to_string(file).unwrap_or_default();
-            let found = text.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix(':').map(str::to_string));
-            found.unwrap_or_default().trim().to_string()
-        };
-        let memory = line("/proc/meminfo", "MemTotal");
+        let file = |name: &str| std::fs::read_to_string(name).unwrap_or_default();
+        let processor = proc::line(&file("/proc/cpuinfo"), "model name").unwrap_or_default().to_string();
         Environment {
             weft: env!("CARGO_PKG_VERSION").to_string(),
             machine: text(|names| names.nodename()),
             kernel: text(|names| names.release()),
             processors: std::thread::available_parallelism().map_or(1, |count| count.get()),
-            processor: line("/proc/cpuinfo", "model name"),
-            memory_kib: memory.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0),
+            processor,
+            memory_kib: proc::memory(&file("/proc/meminfo"), "MemTotal").unwrap_or(0) >> 10,
             load: load(),
             mounts: places.iter().map(|(name, place)| seen(name, place)).collect(),
         }
@@ -100,11 +96,8 @@ fn seen(name: &str, place: &Place) -> MountSeen {
 }
 
 fn mount_of(path: &Path) -> Option<MountSeen> {
-    let path = mounts::resolve(path);
     let all = mounts::list().ok()?;
-    let holds = all.iter().filter(|mount| path.starts_with(&mount.place)).max_by_key(|mount| mount.place.as_os_str().len())?;
-    // Of several at one place the last one is on top.
-    let mount = all.iter().rev().find(|mount| mount.place == holds.place)?;
+    let mount = mounts::holding(&all, &mounts::resolve(path))?;
     Some(MountSeen { kind: mount.kind.clone(), source: mount.source.clone(), options: mount.options.clone(), ..MountSeen::default() })
 }
 

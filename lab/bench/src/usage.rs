@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use weft_host::connect::Fs;
-use weft_host::mount_list;
 use weft_host::state::StateDir;
+use weft_host::{mount_list, proc};
 use weft_wire::ops::DiskUse;
 
 use crate::target::Traffic;
@@ -82,16 +82,9 @@ fn gateway_of(fs: &Fs, path: &Path) -> Option<i32> {
 /// Processor time of a process so far, in steps of 10 ms.
 fn process_us(pid: i32) -> Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).context("the process of the mount has ended")?;
-    let ticks = ticks_of(&text).context("/proc/PID/stat has changed its form")?;
-    Ok(ticks * 1_000_000 / TICKS_PER_SECOND)
-}
-
-/// User and system time in the text of `/proc/PID/stat`. The name of the program, in parentheses,
-/// may hold anything.
-fn ticks_of(text: &str) -> Option<u64> {
-    let (_, rest) = text.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace().skip(11);
-    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+    let ticks = |place| proc::stat_field(&text, place).context("/proc/PID/stat has changed its form");
+    // Of the user, and of the system for it.
+    Ok((ticks(14)? + ticks(15)?) * 1_000_000 / TICKS_PER_SECOND)
 }
 
 /// Operations of all disks.
@@ -144,10 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processor_time_is_found_behind_any_name() {
-        let text = "17 (a b) c) S 1 17 17 0 -1 4194560 100 0 0 0 250 31 0 0 20 0 1 0 100 1 1\n";
-        assert_eq!(ticks_of(text), Some(281));
-        assert_eq!(ticks_of("17 (x) S 1"), None);
+    fn processor_time_of_a_process_is_told() {
         assert!(process_us(std::process::id() as i32).is_ok());
     }
 }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use weft_host::proc;
 
 /// How often it is looked at: each look reads four files of the kernel.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -123,10 +124,7 @@ impl Processors {
 /// Bytes that programs use, that files have in memory, that are not on disk yet, that are swapped
 /// out, and that there are.
 fn memory(meminfo: &str) -> Option<[u64; 5]> {
-    let bytes = |name: &str| {
-        let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-    };
+    let bytes = |name: &str| proc::memory(meminfo, name);
     let total = bytes("MemTotal")?;
     let used = total.saturating_sub(bytes("MemAvailable")?);
     let swapped = bytes("SwapTotal").unwrap_or(0).saturating_sub(bytes("SwapFree").unwrap_or(0));

@@ -9,13 +9,13 @@ use anyhow::{Context, Result, anyhow, bail};
 use weft_base::{MILLISECOND, ServerRole};
 use weft_data_server::{CONTAINER_NAME, DataServerConfig};
 use weft_host::config::{Config, Engine, ServerConfig, cache_config};
-use weft_host::job;
 use weft_host::key_lists::ServerKeys;
 use weft_host::process;
 use weft_host::process::PidFile;
 use weft_host::state::{StateDir, make_private_dir};
 use weft_host::stop_signals::{HangUp, StopSignals};
 use weft_host::stores;
+use weft_host::{job, proc};
 use weft_meta_server::{MetaServerConfig, Process, ServingConfig, SplitConfig};
 use weft_rt_real::{Address, DiskConfig, Level, Log, ShardConfig, StopHandle, write_line};
 use weft_wire::ClusterKey;
@@ -225,10 +225,8 @@ fn disk(server: &ServerConfig, config: &Config) -> Result<DiskConfig> {
 /// Bytes of memory that programs may still use.
 fn available_memory(meminfo: &Path) -> Result<u64> {
     let text = std::fs::read_to_string(meminfo).with_context(|| format!("cannot read {}", meminfo.display()))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-    Ok(kib.with_context(|| format!("{} does not say how much memory is available; give the data servers a capacity", meminfo.display()))?
-        << 10)
+    let available = proc::memory(&text, "MemAvailable");
+    available.with_context(|| format!("{} does not say how much memory is available; give the data servers a capacity", meminfo.display()))
 }
 
 /// What this server is told, whatever it serves.
