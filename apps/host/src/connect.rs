@@ -1,9 +1,10 @@
 //! From what a person names to a client that talks to it, and errors that say what happened to
 //! which path.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::future::Future;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -179,7 +180,7 @@ impl Fs {
 
     /// An error for people.
     pub fn explain(&self, path: &[u8], error: weft_client::Error) -> anyhow::Error {
-        let shown = format!("{}:{}", self.name, crate::output::show_name(path));
+        let shown = self.shown(path);
         match error.status {
             // The path says it all; the handle of its directory would only confuse.
             Status::NotFound | Status::Exists | Status::NotDirectory | Status::IsDirectory | Status::NotEmpty => {
@@ -200,6 +201,11 @@ impl Fs {
             Some(words) => format!("{text} ({words})"),
             None => text,
         }
+    }
+
+    /// A path of it as the person named it.
+    pub fn shown(&self, path: &[u8]) -> String {
+        format!("{}:{}", self.name, crate::output::show_name(path))
     }
 
     /// Attributes of the object at a path.
@@ -229,11 +235,8 @@ impl Fs {
     pub fn parent(&self, path: &[u8]) -> Result<(Handle, bytes::Bytes)> {
         self.run(self.client.resolve_parent(&self.who, path)).map_err(|error| match error.status {
             // Of a path this is the only thing that is wrong before a server is asked.
-            Status::Invalid if error.server.is_none() => {
-                let shown = crate::output::show_name(path);
-                let words = format!("{}:{shown} ends without a name: give the path of an object by its name", self.name);
-                anyhow::Error::new(error).context(words)
-            }
+            Status::Invalid if error.server.is_none() => anyhow::Error::new(error)
+                .context(format!("{} ends without a name: give the path of an object by its name", self.shown(path))),
             _ => self.explain(path, error),
         })
     }
@@ -246,8 +249,7 @@ impl Fs {
     pub fn parent_of_file(&self, path: &[u8]) -> Result<(Handle, bytes::Bytes)> {
         let found = self.parent(path)?;
         if path.ends_with(b"/") {
-            let shown = format!("{}:{}", self.name, crate::output::show_name(path));
-            anyhow::bail!("{shown}: not a directory; without the slash at its end it is a name for a file");
+            anyhow::bail!("{}: not a directory; without the slash at its end it is a name for a file", self.shown(path));
         }
         Ok(found)
     }
@@ -356,30 +358,36 @@ impl FsPlace {
 /// A server and what it answered.
 pub type Pinged = (ServerEntry, weft_client::Result<ServerInfo>);
 
-/// A place in the file system with this position among those that were opened.
-pub type Opened = (usize, Vec<u8>);
+/// File systems that are open, by name: one that is named again is not opened again.
+#[derive(Default)]
+pub struct OpenSystems(Vec<(OsString, Arc<Fs>)>);
 
-/// Opens every argument; those that name the same file system share a client.
+impl OpenSystems {
+    /// The one that is named so.
+    ///
+    /// # Errors
+    /// As [`Fs::open`].
+    pub fn open(&mut self, name: &OsStr, common: &Common) -> Result<Arc<Fs>> {
+        if let Some((_, fs)) = self.0.iter().find(|(known, _)| known == name) {
+            return Ok(fs.clone());
+        }
+        let fs = Arc::new(Fs::open(name, common)?);
+        self.0.push((name.to_owned(), fs.clone()));
+        Ok(fs)
+    }
+}
+
+/// Opens every argument, each a path in a file system.
 ///
 /// # Errors
 /// As [`FsPlace::open`].
-pub fn open_all<'a>(texts: impl IntoIterator<Item = &'a std::ffi::OsString>, common: &Common) -> Result<(Vec<Fs>, Vec<Opened>)> {
-    let mut names: Vec<std::ffi::OsString> = Vec::new();
-    let mut systems = Vec::new();
-    let mut places = Vec::new();
-    for text in texts {
+pub fn open_all<'a>(texts: impl IntoIterator<Item = &'a OsString>, common: &Common) -> Result<Vec<(Arc<Fs>, Vec<u8>)>> {
+    let mut systems = OpenSystems::default();
+    let open = |text: &OsString| {
         let at = FsPath::parse(text)?;
-        let index = match names.iter().position(|name| *name == at.fs) {
-            Some(index) => index,
-            None => {
-                systems.push(Fs::open(&at.fs, common)?);
-                names.push(at.fs);
-                names.len() - 1
-            }
-        };
-        places.push((index, at.path));
-    }
-    Ok((systems, places))
+        Ok((systems.open(&at.fs, common)?, at.path))
+    };
+    texts.into_iter().map(open).collect()
 }
 
 /// Bytes of one page of a directory.

@@ -128,14 +128,12 @@ fn path_of_dir(fs: &Fs, dir: Handle) -> Option<Vec<u8>> {
     Some(names.iter().fold(b"/".to_vec(), |path, name| joined(&path, name)))
 }
 
-/// The path of an entry of a directory.
-pub fn joined(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    let mut path = dir.to_vec();
-    if path.last() != Some(&b'/') {
-        path.push(b'/');
+/// The path of what is below a directory; that of the directory itself if nothing is said.
+pub fn joined(dir: &[u8], below: &[u8]) -> Vec<u8> {
+    match below {
+        [] => dir.to_vec(),
+        _ => [dir.strip_suffix(b"/").unwrap_or(dir), b"/", below].concat(),
     }
-    path.extend_from_slice(name);
-    path
 }
 
 /// Calls `see` with entries of a directory until it has seen enough, or the directory is too large.

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use weft_host::connect;
 use weft_host::connect::{Common, Fs};
 use weft_host::fs_arg::FsPath;
+use weft_host::paths::joined;
 
 use crate::{library, path};
 use weft_workload::Workload;
@@ -85,14 +86,7 @@ impl Site {
     pub fn root(&self) -> OsString {
         match &self.at {
             At::Directory(parent) => parent.join(&self.name).into_os_string(),
-            At::Library { parent, .. } => {
-                let mut path = parent.clone();
-                if path.last() != Some(&b'/') {
-                    path.push(b'/');
-                }
-                path.extend_from_slice(self.name.as_bytes());
-                OsString::from_vec(path)
-            }
+            At::Library { parent, .. } => OsString::from_vec(joined(parent, self.name.as_bytes())),
         }
     }
 

@@ -22,9 +22,9 @@ pub struct Args {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        let (systems, places) = open_all(&self.places, common)?;
-        for (system, path) in &places {
-            write_out(&systems[*system], path)?;
+        let places = open_all(&self.places, common)?;
+        for (fs, path) in &places {
+            write_out(fs, path)?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use weft_client::TreeNews;
 use weft_host::connect::Fs;
 use weft_host::output::{tell, tell_plainly};
+use weft_host::paths::joined;
 
 /// How often the progress of long work is told.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -34,13 +35,5 @@ impl<'a> Course<'a> {
             }
             TreeNews::Progress(_) => {}
         }
-    }
-}
-
-/// A path below the one that was named.
-pub fn joined(path: &[u8], below: &[u8]) -> Vec<u8> {
-    match below {
-        [] => path.to_vec(),
-        _ => [path.strip_suffix(b"/").unwrap_or(path), b"/", below].concat(),
     }
 }

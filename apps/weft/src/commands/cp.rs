@@ -5,14 +5,13 @@ use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 use weft_base::FileKind;
 use weft_client::CreateOptions;
-use weft_host::connect::{Common, Fs, umask};
+use weft_host::connect::{Common, OpenSystems, umask};
 use weft_host::fs_arg::{CONFIG_NAME, FsArg, FsPath, is_url};
 use weft_host::output::print_json;
 use weft_host::stop_signals::StopSignals;
@@ -73,17 +72,12 @@ pub struct Args {
 impl Args {
     pub fn run(mut self, common: &Common) -> Result<ExitCode> {
         let umask = umask();
-        let stop = Arc::new(AtomicBool::new(false));
-        let signals = StopSignals::block()?;
-        signals.on_stop({
-            let stop = stop.clone();
-            move || stop.store(true, Ordering::Relaxed)
-        });
+        let stop = StopSignals::block()?.into_flag();
         if let Some(pid) = self.until {
             let stop = stop.clone();
             job::on_exit(pid, move || stop.store(true, Ordering::Relaxed))?;
         }
-        let mut systems = Vec::new();
+        let mut systems = OpenSystems::default();
         let target_text = super::last_of_two(&mut self.places)?;
         let target = open(&target_text, true, common, &mut systems)?;
         let into = target.meta(true).ok().filter(|meta| meta.kind == FileKind::Directory);
@@ -160,7 +154,7 @@ fn destination(target: &Place, into: Option<&Meta>, source: &Place) -> Result<Pl
 /// What an argument means: in a file system if it has the form FS:/PATH and FS names one, or if it
 /// names a file system alone ([`alone`]), else a local path. File systems that are named twice
 /// share a client.
-fn open(text: &OsString, counts_state: bool, common: &Common, systems: &mut Vec<(OsString, Arc<Fs>)>) -> Result<Place> {
+fn open(text: &OsString, counts_state: bool, common: &Common, systems: &mut OpenSystems) -> Result<Place> {
     let split = FsPath::split(text);
     if let Some(at) = &split
         && let Err(error) = mounted::behind(&at.fs, common).and_then(|(fs, _)| FsArg::parse(&fs))
@@ -174,14 +168,7 @@ fn open(text: &OsString, counts_state: bool, common: &Common, systems: &mut Vec<
         return Err(error.context(format!("{} names nothing", at.display())));
     }
     let Some(at) = split.or_else(|| alone(text, counts_state, common)) else { return Ok(Place::local(text)) };
-    let fs = match systems.iter().find(|(name, _)| *name == at.fs) {
-        Some((_, fs)) => fs.clone(),
-        None => {
-            let fs = Arc::new(Fs::open(&at.fs, common)?);
-            systems.push((at.fs.clone(), fs.clone()));
-            fs
-        }
-    };
+    let fs = systems.open(&at.fs, common)?;
     let path = if at.path.len() > 1 { at.path.strip_suffix(b"/").unwrap_or(&at.path).to_vec() } else { at.path };
     Place::remote(fs, &path)
 }

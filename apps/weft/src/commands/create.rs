@@ -32,9 +32,8 @@ pub struct Args {
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
         let mode = self.mode.unwrap_or(0o666 & !umask());
-        let (systems, places) = open_all(&self.places, common)?;
-        for (system, path) in &places {
-            let fs = &systems[*system];
+        let places = open_all(&self.places, common)?;
+        for (fs, path) in &places {
             let options = CreateOptions { mode, exclusive: true, ..self.layout.of_file(fs)? };
             let (dir, name) = fs.parent_of_file(path)?;
             let (_, file, _) = fs.run_at(path, fs.client.create(&fs.who, dir, &name, &options))?;

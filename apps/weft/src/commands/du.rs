@@ -11,7 +11,7 @@ use weft_host::connect::{Common, Fs, open_all};
 use weft_host::output::{print, print_json, show_name, tell};
 use weft_host::units::human_bytes;
 
-use super::course::joined;
+use weft_host::paths::joined;
 
 /// Sum up directories with all below them, without a mount
 #[derive(Debug, clap::Args)]
@@ -67,10 +67,9 @@ struct Report {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        let (systems, places) = open_all(&self.places, common)?;
+        let places = open_all(&self.places, common)?;
         let mut report = Report::default();
-        for (system, path) in &places {
-            let fs = &systems[*system];
+        for (fs, path) in &places {
             let attr = fs.stat(path, path.ends_with(b"/"))?;
             if attr.kind == FileKind::Directory {
                 self.sum(fs, path, &attr, &mut report);
@@ -98,8 +97,7 @@ impl Args {
             }
         }));
         if sums.inexact > 0 {
-            let shown = show_name(path);
-            tell(&format!("{}:{shown}: {} files are being written and a server does not answer", fs.name, sums.inexact));
+            tell(&format!("{}: {} files are being written and a server does not answer", fs.shown(path), sums.inexact));
             report.is_incomplete = true;
         }
     }

@@ -92,7 +92,7 @@ impl Args {
                 let dir = Directory::open(&place, common)?;
                 let present = dir.values()?;
                 if let Some(absent) = hints.iter().find(|hint| !present.iter().any(|(name, _)| name == *hint)) {
-                    bail!("{} has no hint {}", shown(&dir.at), absent.short());
+                    bail!("{} has no hint {}", dir.at.fs.shown(&dir.at.path), absent.short());
                 }
                 for (name, _) in present.iter().filter(|(name, _)| hints.is_empty() || hints.contains(name)) {
                     let at = &dir.at;
@@ -124,7 +124,7 @@ impl Directory {
         let at = FsPlace::open(place, common)?;
         let attr = at.fs.stat(&at.path, true)?;
         if attr.kind != FileKind::Directory {
-            bail!("{} is no directory; hints stand at directories", shown(&at));
+            bail!("{} is no directory; hints stand at directories", at.fs.shown(&at.path));
         }
         Ok(Directory { handle: attr.handle, at })
     }
@@ -159,7 +159,7 @@ impl Directory {
         let set = at.fs.client.set_xattr(&at.fs.who, self.handle, hint.attribute().as_bytes(), value.as_bytes(), flags);
         match at.fs.run(set) {
             Err(error) if error.status == Status::NotPermitted => {
-                bail!("{}: only its owner gives a directory hints", shown(at))
+                bail!("{}: only its owner gives a directory hints", at.fs.shown(&at.path))
             }
             result => result.map_err(|error| at.fs.explain(&at.path, error)),
         }
@@ -168,11 +168,6 @@ impl Directory {
     fn attr(&self) -> Result<Attr> {
         self.at.fs.stat(&self.at.path, true)
     }
-}
-
-/// The place as the person named it.
-fn shown(at: &FsPlace) -> String {
-    format!("{}:{}", at.fs.name, show_name(&at.path))
 }
 
 fn show(dir: &Directory, json: bool) -> Result<()> {

@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use weft_base::{FileKind, Handle, ROOT_HANDLE, ServerId, Status};
-use weft_host::config::{self, Config, KeyFiles, read_key, write_credential};
+use weft_host::config::{Config, KeyFiles, read_key, write_credential};
 use weft_host::connect::{Common, Fs};
 use weft_host::fs_arg::CONFIG_NAME;
-use weft_host::output::{Table, print, print_as, shell_word, show_name, tell};
+use weft_host::output::{Table, print, print_as, shell_word, tell};
 use weft_wire::{ClientKey, KeyId, KeyRights, KeyRing, parse_users, rights_to_text};
+
+use super::genconfig::parse_name;
 
 /// How long servers are given to follow the list.
 const FOLLOW_PATIENCE: Duration = Duration::from_secs(4);
@@ -40,7 +42,7 @@ enum What {
     #[command(after_help = "Example:\n  weft key add nightly --users 1000-1999 --root-squash --state ~/fs")]
     Add {
         /// What to call it
-        #[arg(value_parser = name)]
+        #[arg(value_parser = parse_name)]
         name: String,
         /// The users for whom its holder may ask: any, UID or MIN-MAX
         #[arg(long, default_value = "any", value_parser = users)]
@@ -83,10 +85,6 @@ enum What {
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-}
-
-fn name(text: &str) -> Result<String, String> {
-    config::check_word(text).map(|()| text.to_string())
 }
 
 fn users(text: &str) -> Result<(u32, u32), String> {
@@ -205,7 +203,7 @@ fn directory(config: Config, given: &Path, path: &[u8], common: &Common) -> Resu
     let fs = Fs::from_config(config, given.display().to_string(), common)?;
     let attr = fs.stat(path, true)?;
     if attr.kind != FileKind::Directory {
-        bail!("{}:{}: not a directory, and a key is for a directory and all below it", fs.name, show_name(path));
+        bail!("{}: not a directory, and a key is for a directory and all below it", fs.shown(path));
     }
     Ok(attr.handle)
 }

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use weft_host::connect::{Common, FsPlace, open_all};
@@ -41,12 +42,11 @@ impl Args {
     }
 
     fn link(&self, common: &Common) -> Result<ExitCode> {
-        let (systems, places) = open_all([&self.target, &self.name], common)?;
-        if systems.len() > 1 {
+        let places = open_all([&self.target, &self.name], common)?;
+        let [(fs, target), (other, path)] = &places[..] else { unreachable!("two places were opened") };
+        if !Arc::ptr_eq(fs, other) {
             bail!("both names must be in one file system (named the same way): a hard link cannot lead elsewhere; use -s");
         }
-        let fs = &systems[0];
-        let [(_, target), (_, path)] = &places[..] else { unreachable!("two places were opened") };
         let attr = fs.stat(target, false)?;
         let (dir, name) = fs.parent_of_file(path)?;
         fs.run_at(path, fs.client.link(&fs.who, attr.handle, dir, &name))?;

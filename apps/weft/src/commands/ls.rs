@@ -9,6 +9,7 @@ use weft_base::{Attr, FileKind, MODE_ACL, WallTime};
 use weft_client::DirItem;
 use weft_host::connect::{Common, Fs, kind_letter, kind_word, open_all};
 use weft_host::output::{Table, print, print_json, show_name};
+use weft_host::paths::joined;
 
 /// List directories without a mount
 #[derive(Debug, clap::Args)]
@@ -52,10 +53,9 @@ struct Row {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        let (systems, places) = open_all(&self.places, common)?;
+        let places = open_all(&self.places, common)?;
         let mut rows = Vec::new();
-        for (number, (system, path)) in places.iter().enumerate() {
-            let fs = &systems[*system];
+        for (number, (fs, path)) in places.iter().enumerate() {
             let items = self.items(fs, path)?;
             if self.json {
                 for item in items {
@@ -124,7 +124,7 @@ fn row(fs: &Fs, path: &[u8], item: &DirItem) -> Result<Row> {
         Some(attr) => attr,
         None => fs.run_at(&item.name, fs.client.getattr(item.handle))?,
     };
-    let whole = if item.name == path { path.to_vec() } else { [path.strip_suffix(b"/").unwrap_or(path), b"/", &item.name].concat() };
+    let whole = if item.name == path { path.to_vec() } else { joined(path, &item.name) };
     let (mtime_s, mtime_ns) = attr.mtime.parts();
     Ok(Row {
         name: String::from_utf8_lossy(item.name.rsplit(|byte| *byte == b'/').next().unwrap_or_default()).into_owned(),

@@ -7,7 +7,6 @@ use anyhow::{Result, bail};
 use weft_base::{FileKind, Handle, Status};
 use weft_client::XattrFlags;
 use weft_host::connect::{Common, Fs, open_all, umask};
-use weft_host::output::show_name;
 use weft_layout::HintName;
 
 use super::layout::LayoutArgs;
@@ -36,9 +35,8 @@ impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
         let usual = 0o777 & !umask();
         let mode = self.mode.unwrap_or(usual);
-        let (systems, places) = open_all(&self.places, common)?;
-        for (system, path) in &places {
-            let fs = &systems[*system];
+        let places = open_all(&self.places, common)?;
+        for (fs, path) in &places {
             self.layout.check(fs)?;
             let made = if self.parents {
                 make_all(fs, path, usual, mode)?
@@ -50,7 +48,7 @@ impl Args {
                 continue;
             }
             let Some(handle) = made else {
-                bail!("{}:{} exists already; give it hints with weft hint set", fs.name, show_name(path));
+                bail!("{} exists already; give it hints with weft hint set", fs.shown(path));
             };
             self.give_hints(fs, path, handle)?;
         }
@@ -101,7 +99,7 @@ fn make_all(fs: &Fs, path: &[u8], usual: u32, last: u32) -> Result<Option<Handle
             Err(error) if error.status == Status::Exists => {
                 made = None;
                 if fs.stat(part, true)?.kind != FileKind::Directory {
-                    bail!("{}:{} exists and is no directory", fs.name, show_name(part));
+                    bail!("{} exists and is no directory", fs.shown(part));
                 }
             }
             Err(error) => return Err(fs.explain(part, error)),

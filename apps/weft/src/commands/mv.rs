@@ -2,13 +2,13 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use weft_base::{FileKind, Status};
 use weft_client::RenameFlags;
 use weft_host::connect::{Common, open_all};
-use weft_host::output::show_name;
 
 /// Rename or move within one file system, without a mount
 #[derive(Debug, clap::Args)]
@@ -27,15 +27,14 @@ pub struct Args {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        let (systems, mut places) = open_all(&self.places, common)?;
-        if systems.len() > 1 {
+        let mut places = open_all(&self.places, common)?;
+        let (fs, target) = super::last_of_two(&mut places)?;
+        if places.iter().any(|(other, _)| !Arc::ptr_eq(other, &fs)) {
             bail!("both names must be in one file system (named the same way); use `weft cp -r` and `weft rm -r` between two");
         }
-        let fs = &systems[0];
-        let (_, target) = super::last_of_two(&mut places)?;
         let into = fs.find(&target, true)?.filter(|attr| attr.kind == FileKind::Directory && !self.exchange);
         if into.is_none() && places.len() > 1 {
-            bail!("{}:{} is no directory: several things cannot be moved there", fs.name, show_name(&target));
+            bail!("{} is no directory: several things cannot be moved there", fs.shown(&target));
         }
         for (_, source) in &places {
             let is_directory = || fs.stat(source, false).map(|attr| attr.kind == FileKind::Directory);

@@ -126,17 +126,15 @@ fn project(text: &str) -> Result<u32, String> {
 }
 
 fn inodes(text: &str) -> Result<Limit, String> {
-    if text == "none" {
-        return Ok(Limit(None));
-    }
-    text.parse().map(|number| Limit(Some(number))).map_err(|_| "give a number, or `none`".into())
+    limit(text, || text.parse().map_err(|_| "give a number, or `none`".into()))
 }
 
 fn bytes(text: &str) -> Result<Limit, String> {
-    if text == "none" {
-        return Ok(Limit(None));
-    }
-    text.parse().map(|ByteSize(bytes)| Limit(Some(bytes))).map_err(|why| format!("{why}; or `none`"))
+    limit(text, || text.parse().map(|ByteSize(bytes)| bytes).map_err(|why| format!("{why}; or `none`")))
+}
+
+fn limit(text: &str, number: impl FnOnce() -> Result<u64, String>) -> Result<Limit, String> {
+    if text == "none" { Ok(Limit(None)) } else { number().map(|number| Limit(Some(number))) }
 }
 
 #[derive(Serialize)]
@@ -217,12 +215,11 @@ impl Args {
 }
 
 fn set_project(project: u32, places: &[OsString], progress: bool, common: &Common) -> Result<ExitCode> {
-    let (systems, places) = open_all(places, common)?;
+    let places = open_all(places, common)?;
     let done = if project == 0 { "no project".into() } else { format!("project {project}") };
     let say = |so_far: &TreeOutcome| format!("{} objects count for {done}", so_far.changed + so_far.as_before);
     let mut failed = 0;
-    for (system, path) in &places {
-        let fs = &systems[*system];
+    for (fs, path) in &places {
         let attr = fs.stat(path, path.ends_with(b"/"))?;
         let mut course = Course::new(fs, path, progress);
         let (root, setting) = ((attr.handle, attr.kind), TreeSetting::Project(project));

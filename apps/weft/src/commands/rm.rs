@@ -9,7 +9,7 @@ use serde::Serialize;
 use weft_base::FileKind;
 use weft_client::TreeRemoved;
 use weft_host::connect::{Common, Fs, open_all};
-use weft_host::output::{print_json, show_name};
+use weft_host::output::print_json;
 
 use super::course::Course;
 use super::trash;
@@ -56,16 +56,15 @@ struct Report {
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
         let began = Instant::now();
-        let (systems, places) = open_all(&self.places, common)?;
+        let places = open_all(&self.places, common)?;
         let (mut all, mut trashed) = (TreeRemoved::default(), 0);
-        for (system, path) in &places {
-            let fs = &systems[*system];
+        for (fs, path) in &places {
             check_end(fs, path)?;
             let Some(attr) = fs.find(path, false)? else {
                 if self.force {
                     continue;
                 }
-                bail!("{}:{}: no such file or directory", fs.name, show_name(path));
+                bail!("{}: no such file or directory", fs.shown(path));
             };
             if self.trash {
                 trash::discard(fs, path)?;
@@ -73,7 +72,7 @@ impl Args {
                 continue;
             }
             if attr.kind == FileKind::Directory && !self.recursive {
-                bail!("{}:{} is a directory; remove it with -r", fs.name, show_name(path));
+                bail!("{} is a directory; remove it with -r", fs.shown(path));
             }
             let (dir, name) = fs.parent(path)?;
             if attr.kind == FileKind::Directory {
@@ -99,7 +98,7 @@ impl Args {
 /// As rm(1): what is removed is the name at the end of the path, and not what lies behind it.
 fn check_end(fs: &Fs, path: &[u8]) -> Result<()> {
     let named = &path[..path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1)];
-    let shown = format!("{}:{}", fs.name, show_name(path));
+    let shown = fs.shown(path);
     if named.ends_with(b"/.") || named.ends_with(b"/..") {
         bail!("{shown} ends without a name: give the path of what is to be removed");
     }

@@ -46,12 +46,11 @@ struct Report {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        let (systems, places) = open_all(&self.places, common)?;
+        let places = open_all(&self.places, common)?;
         let done = if self.undo { "not sealed any more" } else { "sealed" };
         let say = |so_far: &TreeOutcome| format!("{} objects {done}", so_far.changed);
         let mut all = TreeOutcome::default();
-        for (system, path) in &places {
-            let fs = &systems[*system];
+        for (fs, path) in &places {
             let attr = fs.stat(path, path.ends_with(b"/"))?;
             let mut course = Course::new(fs, path, self.progress);
             let root = (attr.handle, attr.kind);

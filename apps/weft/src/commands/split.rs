@@ -10,7 +10,7 @@ use serde_json::json;
 use weft_base::{FileKind, Status};
 use weft_client::Error;
 use weft_host::connect::{Common, FsPlace};
-use weft_host::output::{print_as, shell_word, show_name, tell_plainly};
+use weft_host::output::{print_as, shell_word, tell_plainly};
 use weft_wire::ops::SplitReply;
 
 /// How often is asked how far it is.
@@ -52,7 +52,7 @@ fn parse_servers(text: &str) -> Result<u16, String> {
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
         let at = FsPlace::open(&self.place, common)?;
-        let (fs, shown) = (&at.fs, format!("{}:{}", at.fs.name, show_name(&at.path)));
+        let (fs, shown) = (&at.fs, at.fs.shown(&at.path));
         let attr = fs.stat(&at.path, true)?;
         if attr.kind != FileKind::Directory {
             bail!("{shown} is no directory");

@@ -64,10 +64,9 @@ struct Row {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        let (systems, places) = open_all(&self.places, common)?;
+        let places = open_all(&self.places, common)?;
         let mut rows = Vec::new();
-        for (system, path) in &places {
-            let fs = &systems[*system];
+        for (fs, path) in &places {
             let attr = fs.stat(path, self.dereference)?;
             let row = row(fs, path, &attr)?;
             if !self.json {

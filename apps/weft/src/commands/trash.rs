@@ -112,7 +112,7 @@ pub fn discard(fs: &Fs, path: &[u8]) -> Result<()> {
     let path = &plain(path);
     let (dir, name) = fs.parent(path)?;
     if path.split(|byte| *byte == b'/').nth(1) == Some(TRASH.as_bytes()) {
-        bail!("{}:{} is in the trash: weft trash empty, or weft rm without --trash", fs.name, show_name(path));
+        bail!("{} is in the trash: weft trash empty, or weft rm without --trash", fs.shown(path));
     }
     let trash = open(fs, true)?.expect("it is made where there is none");
     fs.run_at(path, fs.client.discard(&fs.who, trash, (dir, &name), path))
@@ -145,7 +145,7 @@ fn list(fs: &Fs, json: bool) -> Result<ExitCode> {
 }
 
 fn restore(fs: &Fs, path: &[u8], entry: Option<i64>, to: Option<&[u8]>) -> Result<ExitCode> {
-    let shown = format!("{}:{}", fs.name, show_name(path));
+    let shown = fs.shown(path);
     let Some(trash) = open(fs, false)? else { bail!("{shown}: nothing is in the trash") };
     let found = fs.run_at(&place_of(fs), fs.client.discarded(&fs.who, trash))?;
     let is_it = |found: &&Discarded| match entry {
@@ -161,7 +161,7 @@ fn restore(fs: &Fs, path: &[u8], entry: Option<i64>, to: Option<&[u8]>) -> Resul
     }
     let (dir, name) = fs.parent(to)?;
     if !fs.run_at(to, fs.client.restore(&fs.who, trash, what, (dir, &name)))? {
-        bail!("{}:{} is back, but the trash was emptied at this moment: something may be missing in it", fs.name, show_name(to));
+        bail!("{} is back, but the trash was emptied at this moment: something may be missing in it", fs.shown(to));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -184,20 +184,19 @@ fn empty(fs: &Fs, older: Option<Duration>, progress: bool, json: bool) -> Result
 
 /// The trash of the user who asks; `None` if there is none and none is to be made.
 fn open(fs: &Fs, makes: bool) -> Result<Option<Handle>> {
-    let place = |path: &[u8]| format!("{}:{}", fs.name, show_name(path));
     let all = format!("/{TRASH}").into_bytes();
     fs.run(fs.client.trash(&fs.who, makes)).map_err(|fault| match fault {
         TrashFault::All(error) if matches!(error.status, Status::AccessDenied | Status::NotPermitted) => anyhow!(
             "{}: there is no trash yet, and only root and the owner of the root can make one: weft mkdir -m 1777 {}",
-            place(&all),
-            shell_word(place(&all))
+            fs.shown(&all),
+            shell_word(fs.shown(&all))
         ),
         TrashFault::All(error) => fs.explain(&all, error),
         TrashFault::Own(error) => fs.explain(&place_of(fs), error),
         TrashFault::Planted(uid) => anyhow!(
             "{} or {} is no directory, or others than its owner may change it (it belongs to user {uid}): nothing is put there or taken out",
-            place(&all),
-            place(&place_of(fs))
+            fs.shown(&all),
+            fs.shown(&place_of(fs))
         ),
     })
 }

@@ -15,7 +15,7 @@ use weft_host::connect::{Common, Fs, FsPlace, kind_word};
 use weft_host::output::{print, show_name, tell};
 use weft_wire::ops::{CHANGES_WAIT_MS_MAX, ChangeCursor, ChangeKind, ChangesReply};
 
-use super::course::joined;
+use weft_host::paths::joined;
 
 /// The pause before a server that does not answer is asked again.
 const AGAIN: Duration = Duration::from_secs(1);

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use weft_base::{Attr, FileKind, Handle, Payload, Status, WallTime};
 use weft_client::{CreateOptions, SetAttr};
 use weft_host::connect::Fs;
-use weft_host::output::show_name;
+use weft_host::paths::joined;
 use weft_wire::Rights;
 use weft_wire::ops::SetTime;
 
@@ -62,7 +62,7 @@ impl Place {
     pub fn display(&self) -> String {
         match self {
             Place::Local(place) => place.path().display().to_string(),
-            Place::Remote { fs, path, .. } => format!("{}:{}", fs.name, show_name(path)),
+            Place::Remote { fs, path, .. } => fs.shown(path),
         }
     }
 
@@ -84,7 +84,7 @@ impl Place {
             Place::Local(place) => Ok(Place::Local(place.child(child, follow)?)),
             Place::Remote { fs, path, .. } => {
                 let handle = meta.identity.map_or(fs.client.root(), |(_, _, handle)| Handle(handle));
-                let path = [path.strip_suffix(b"/").unwrap_or(path), b"/", child].concat();
+                let path = joined(path, child);
                 Ok(Place::Remote { fs: fs.clone(), dir: handle, name: child.to_vec(), path, named: follow })
             }
         }
