@@ -253,6 +253,23 @@ pub fn wait_until(patience: Duration, mut condition: impl FnMut() -> Result<bool
     }
 }
 
+/// Ends a process that this one has started, at once.
+pub fn kill_child(child: &mut Child) {
+    // It may have ended just now.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Waits for the end of a process that this one has started; it is killed if that takes longer than
+/// `patience`. Tells whether it ended by itself.
+pub fn end_child(child: &mut Child, patience: Duration) -> bool {
+    let ended = matches!(wait_until(patience, || Ok(child.try_wait()?.is_some())), Ok(true));
+    if !ended {
+        kill_child(child);
+    }
+    ended
+}
+
 /// Starts this program again in the background; what it prints goes to the end of `log`. With
 /// `--detached` among `args` it leaves the terminal's session by itself. It inherits no other
 /// descriptor: a lock or pipe of whoever started this one would stay open as long as it lives.

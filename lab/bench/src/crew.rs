@@ -408,13 +408,9 @@ impl Drop for Crew {
         }
         for worker in &mut self.workers {
             self.stop.disown(&worker.child);
-            let ended = process::wait_until(PATIENCE, || Ok(worker.child.try_wait()?.is_some()));
-            if !matches!(ended, Ok(true)) {
-                // It hangs in the file system that it measures; nothing more can be done for it
-                // here.
-                let _ = worker.child.kill();
-                let _ = worker.child.wait();
-            }
+            // One that is killed hangs in the file system that it measures; nothing more can be
+            // done for it here.
+            process::end_child(&mut worker.child, PATIENCE);
         }
     }
 }

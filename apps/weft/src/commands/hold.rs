@@ -164,11 +164,8 @@ fn end(hosts: &mut [Host]) {
     let deadline = Instant::now() + PATIENCE;
     for host in hosts {
         let left = deadline.saturating_duration_since(Instant::now());
-        let ended = process::wait_until(left, || Ok(host.launcher.try_wait()?.is_some()));
-        if !matches!(ended, Ok(true)) {
+        if !process::end_child(&mut host.launcher, left) {
             tell(&format!("{} does not say that its servers have ended", host.name));
-            let _ = host.launcher.kill();
-            let _ = host.launcher.wait();
         }
     }
 }

@@ -170,10 +170,7 @@ pub fn start(fs: &OsStr, place: &Path, options: &[String], common: &Common, ties
     drop(open);
     let mut child = process::start_in_background(&args, &log, ties.device.map_or_else(Stdio::null, Stdio::from), Stdio::piped())?;
     let stdout = child.stdout.take().expect("the child's standard output is a pipe");
-    let line = first_line(stdout, common.timeout() + Duration::from_secs(5)).inspect_err(|_| {
-        let _ = child.kill();
-        let _ = child.wait();
-    });
+    let line = first_line(stdout, common.timeout() + Duration::from_secs(5)).inspect_err(|_| process::kill_child(&mut child));
     match line? {
         Some(line) if line == "ready" => Ok(child),
         Some(line) if !line.is_empty() => bail!("{line}"),
@@ -182,8 +179,7 @@ pub fn start(fs: &OsStr, place: &Path, options: &[String], common: &Common, ties
             bail!("the mount process ended ({status}); the end of {}:{}", log.display(), process::log_tail(&log, 5))
         }
         None => {
-            let _ = child.kill();
-            let _ = child.wait();
+            process::kill_child(&mut child);
             bail!("the mount at {} was not usable in time; the end of {}:{}", place.display(), log.display(), process::log_tail(&log, 5))
         }
     }

@@ -166,8 +166,7 @@ impl Args {
         self.say(&format!("ready after {:.2} s", begun.elapsed().as_secs_f64()));
         let status = signals.wait(&mut running.job);
         if status.is_err() {
-            let _ = running.job.kill();
-            let _ = running.job.wait();
+            process::kill_child(&mut running.job);
         }
         end_mount(&mut running.mount, &at, running.device.as_deref())?;
         status
@@ -203,8 +202,7 @@ impl Args {
         let mut job = self.job(place, &socket, is_private)?.spawn().context("cannot start the job")?;
         let prepared = self.prepare(&listener, &mut job, place, common);
         if !matches!(prepared, Ok(Ok(_))) {
-            let _ = job.kill();
-            let _ = job.wait();
+            process::kill_child(&mut job);
         }
         Ok(prepared?.map(|(mount, device)| Running { job, mount, device }))
     }
@@ -296,11 +294,8 @@ fn accept(listener: &UnixListener, job: &mut Child) -> Result<UnixStream> {
 
 /// Waits for the end of a mount process whose job has ended.
 fn end_mount(mount: &mut Child, at: &Path, device: Option<&str>) -> Result<()> {
-    let ended = process::wait_until(MOUNT_PATIENCE, || Ok(mount.try_wait()?.is_some()))?;
-    if !ended {
+    if !process::end_child(mount, MOUNT_PATIENCE) {
         tell_plainly(&format!("weft run: the mount at {} does not end by itself and is killed", at.display()));
-        mount.kill()?;
-        mount.wait()?;
     }
     // What fusermount3 mounted outlives a process that was killed, also before. What is there
     // beside a mount in a namespace is another job's.

@@ -132,8 +132,7 @@ impl Args {
                 let ended = process::end(&state.pid_file(&server.name), LOOK);
                 if !matches!(ended, Ok(process::Ended::Stopped | process::Ended::Killed)) {
                     // It may not have come as far as its pid file.
-                    let _ = server.child.kill();
-                    let _ = server.child.wait();
+                    process::kill_child(&mut server.child);
                 }
             }
             if new {

@@ -6,7 +6,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -110,7 +109,7 @@ impl super::Args {
             std::fs::metadata(from).with_context(|| from.display().to_string())?;
         }
         // What is begun on hosts is ended there before this process is.
-        let stopped = stop_asked()?;
+        let stopped = StopSignals::block()?.into_flag();
         let begun = Instant::now();
         let (state, _) = StateDir::existing_or_new(&root)?;
         state::make_private_dir(&state.run_dir())?;
@@ -232,7 +231,7 @@ impl super::Args {
 /// If a mount is in use, or something cannot be copied or is changed meanwhile: nothing is ended
 /// then, and what can be copied is. If something survives.
 pub fn down(state: &StateDir, config: &Config, stage_out: Option<&Path>, discard: bool, common: &Common) -> Result<Option<String>> {
-    let stopped = stop_asked()?;
+    let stopped = StopSignals::block()?.into_flag();
     let job: Job = serde_json::from_str(&std::fs::read_to_string(state.hosts_file())?).context("the list of hosts makes no sense")?;
     let to = stage_out.map(Path::to_path_buf).or(job.stage_out.map(PathBuf::from)).filter(|_| !discard);
     let mut report = String::new();
@@ -348,14 +347,6 @@ fn tell_of_clients(fs: &Fs) {
     if count > 0 {
         tell(&format!("clients are still connected: {count}; what they write from now on is lost"));
     }
-}
-
-/// Becomes true when this process is asked to stop; a second time ends it at once.
-fn stop_asked() -> Result<Arc<AtomicBool>> {
-    let stopped = Arc::new(AtomicBool::new(false));
-    let asked = stopped.clone();
-    StopSignals::block()?.on_stop(move || asked.store(true, Ordering::Relaxed));
-    Ok(stopped)
 }
 
 /// Removes what says that there is a file system.
