@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
 /// A number of bytes, as given on the command line or in a config file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(pub u64);
@@ -43,6 +45,12 @@ pub fn human_bytes(bytes: u64) -> String {
         Some((unit, shift)) => format!("{:.1} {unit}", bytes as f64 / (1u64 << shift) as f64),
         None => format!("{bytes} B"),
     }
+}
+
+/// An option that takes one of these names.
+pub fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(all: [(&'static str, T); N]) -> impl TypedValueParser<Value = T> {
+    let named = move |name: String| all.into_iter().find(|(known, _)| *known == name).expect("the parser knows no other names").1;
+    PossibleValuesParser::new(all.map(|(name, _)| name)).map(named)
 }
 
 /// Hexadecimal digits of bytes.

@@ -4,8 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail, ensure};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use weft_host::units::{ByteSize, seconds};
+use weft_host::units::{ByteSize, one_of, seconds};
 use weft_layout::WIDTH_MAX;
 
 use crate::yardstick::CeilingKind;
@@ -143,12 +142,6 @@ pub struct Options {
     /// An interval: a time (`5s`, `200ms`), or a number of operations of each client (`1000`)
     #[arg(long, value_name = "TIME|N", value_parser = every, default_value = "100ms", requires = "progress", help_heading = "Output")]
     progress_every: Every,
-}
-
-/// One of some names.
-fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(all: [(&'static str, T); N]) -> impl TypedValueParser<Value = T> {
-    let named = move |name: String| all.into_iter().find(|(known, _)| *known == name).expect("the parser knows no other names").1;
-    PossibleValuesParser::new(all.map(|(name, _)| name)).map(named)
 }
 
 /// From 1 ms to an hour, or from one operation on.

@@ -9,12 +9,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use serde::Serialize;
 use weft_host::connect::Common;
 use weft_host::named::NamedFs;
 use weft_host::output::{Table, print, print_as, shell_word, tell};
-use weft_host::units::{ByteSize, seconds};
+use weft_host::units::{ByteSize, one_of, seconds};
 use weft_recording::files_in;
 use weft_recording::nodes::{Answer, Traced, problems, text_of};
 use weft_trace::{EventTable, Mask};
@@ -45,6 +45,9 @@ pub struct Args {
     #[command(subcommand)]
     command: Command,
 }
+
+/// Modes that may be asked for, by name.
+const MODES: [(&str, TraceMode); 3] = [("stream", TraceMode::Stream), ("bench", TraceMode::Bench), ("flight", TraceMode::Flight)];
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -97,8 +100,8 @@ struct On {
     #[arg(long, value_name = "EVENTS", default_value = "*", allow_hyphen_values = true)]
     mask: String,
     /// What becomes of the records
-    #[arg(long, value_enum, default_value = "stream")]
-    mode: Mode,
+    #[arg(long, value_parser = one_of(MODES), default_value = "stream")]
+    mode: TraceMode,
     /// Folder for the files of mounts; `off` and `dump` copy those of servers to it [default:
     /// `trace` in the state directory]
     #[arg(long, value_name = "DIR")]
@@ -117,13 +120,6 @@ struct On {
     /// files together all the same [default: it goes on]
     #[arg(long, value_name = "SECONDS", value_parser = seconds(0.01, SECONDS_MAX))]
     seconds: Option<f64>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Mode {
-    Stream,
-    Bench,
-    Flight,
 }
 
 impl Args {
@@ -150,7 +146,7 @@ impl On {
         if mask == Mask::NONE {
             bail!("--mask {:?} leaves no event to record; all but some are '*,-meta.*'", self.mask);
         }
-        if self.slower_than.is_some() && !matches!(self.mode, Mode::Flight) {
+        if self.slower_than.is_some() && self.mode != TraceMode::Flight {
             bail!("--slower-than is for --mode flight");
         }
         let folder = self.dir.map(std::path::absolute).transpose()?;
@@ -158,11 +154,7 @@ impl On {
         folder.as_deref().map_or(Ok(()), refuse_if_not_writable)?;
         let request = TraceRequest {
             mask: self.mask,
-            mode: match self.mode {
-                Mode::Stream => TraceMode::Stream,
-                Mode::Bench => TraceMode::Bench,
-                Mode::Flight => TraceMode::Flight,
-            },
+            mode: self.mode,
             ring_bytes: self.ring.map_or(0, |ring| ring.0),
             sampling_bits: self.sample,
             slow_ns: self.slower_than.unwrap_or(0),
@@ -255,15 +247,6 @@ struct Row {
     files: Vec<String>,
 }
 
-fn mode_name(mode: TraceMode) -> &'static str {
-    match mode {
-        TraceMode::Off => "off",
-        TraceMode::Bench => "bench",
-        TraceMode::Flight => "flight",
-        TraceMode::Stream => "stream",
-    }
-}
-
 /// Prints what processes said, and what else went wrong.
 fn show(answers: &[Answer], more_problems: Vec<String>, json: bool) -> Result<ExitCode> {
     let problems = [problems(answers), more_problems].concat();
@@ -272,7 +255,7 @@ fn show(answers: &[Answer], more_problems: Vec<String>, json: bool) -> Result<Ex
         Some(Row {
             node: answer.name.clone(),
             process: reply.process,
-            mode: mode_name(reply.mode),
+            mode: MODES.iter().find(|(_, mode)| *mode == reply.mode).map_or("off", |(name, _)| name),
             mask: reply.mask,
             is_writing: reply.is_writing,
             records: reply.written,
