@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use anyhow::{Context, Result};
@@ -190,6 +190,16 @@ pub fn become_program(who: &str, command: &mut Command) -> ExitCode {
 /// If its file cannot be found.
 pub fn this_program() -> Result<Command> {
     Ok(Command::new(std::env::current_exe().context("cannot find this program's own file")?))
+}
+
+/// The value of `LD_PRELOAD` with this library in front of others.
+pub fn preloaded(library: &Path) -> OsString {
+    let mut all = library.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        all.push(":");
+        all.push(others);
+    }
+    all
 }
 
 /// The folder for temporary files; an empty `TMPDIR` names none, as for shells.

@@ -99,7 +99,7 @@ impl Args {
         }
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]);
-        command.env("WEFT_PRELOAD", join(self.at.as_os_str(), "=", &fs));
+        command.env("WEFT_PRELOAD", [self.at.as_os_str(), OsStr::new("="), &fs].into_iter().collect::<OsString>());
         if let Some(leases) = self.leases {
             command.env(LEASES_VARIABLE, leases.word());
         }
@@ -107,25 +107,12 @@ impl Args {
             command.env(ABSORB_VARIABLE, "yes");
         }
         command.env("WEFT_PRELOAD_TIMEOUT", common.timeout().as_secs().to_string());
-        command.env(
-            "LD_PRELOAD",
-            match std::env::var_os("LD_PRELOAD") {
-                Some(others) if !others.is_empty() => join(library.as_os_str(), ":", &others),
-                _ => library.into_os_string(),
-            },
-        );
+        command.env("LD_PRELOAD", job::preloaded(&library));
         if let Some(key_file) = &common.key_file {
             command.env(KEY_FILE_VARIABLE, std::path::absolute(key_file)?);
         }
         Ok(command)
     }
-}
-
-fn join(one: &OsStr, between: &str, other: &OsStr) -> OsString {
-    let mut all = one.to_owned();
-    all.push(between);
-    all.push(other);
-    all
 }
 
 /// Finds the library.

@@ -1,12 +1,12 @@
 //! `weft trace mpi`: a program of MPI, recorded.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
-use weft_host::job::{JobSignals, end_as};
+use weft_host::job::{self, JobSignals, end_as};
 use weft_host::output::{print, shell_word, tell};
 use weft_host::units::ByteSize;
 use weft_recording::beside::HostWatch;
@@ -41,7 +41,7 @@ impl Args {
         command.args(&self.command[1..]);
         command.env("WEFT_MPITRACE", &folder).env("WEFT_MPITRACE_LIMIT", self.limit.0.to_string());
         // The library of MPI-IO answers behind this one.
-        command.env("LD_PRELOAD", preloaded(&library, std::env::var_os("LD_PRELOAD").as_deref()));
+        command.env("LD_PRELOAD", job::preloaded(&library));
         // From now on, whatever ends the program, what it did is made a project.
         let signals = JobSignals::hold()?;
         let mut launcher = signals.start(&command).with_context(|| format!("cannot run {}", self.command[0].display()))?;
@@ -62,15 +62,6 @@ impl Args {
         ))?;
         Ok(end_as(status))
     }
-}
-
-fn preloaded(library: &Path, others: Option<&OsStr>) -> OsString {
-    let mut all = library.as_os_str().to_owned();
-    if let Some(others) = others.filter(|others| !others.is_empty()) {
-        all.push(":");
-        all.push(others);
-    }
-    all
 }
 
 /// A plan that does the program again in the simulator, to be changed by its reader.
