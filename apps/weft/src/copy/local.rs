@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -105,9 +105,6 @@ impl LocalPlace {
     /// # Errors
     /// If nothing is, or it cannot be looked at.
     pub fn meta(&self, follow: bool) -> io::Result<Meta> {
-        if self.is_named() {
-            return Ok(meta_of(&if follow { fs::metadata(&self.path)? } else { fs::symlink_metadata(&self.path)? }));
-        }
         let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let stat = self.at(|dir, name| Ok(rustix::fs::statat(dir, name, flags)?))?;
         let times = (
@@ -293,19 +290,6 @@ pub fn set_meta_of(object: impl AsFd, meta: &Meta) -> io::Result<()> {
 fn timestamps((atime, mtime): (WallTime, WallTime)) -> Timestamps {
     let spec = |time: WallTime| Timespec { tv_sec: time.parts().0, tv_nsec: time.parts().1.into() };
     Timestamps { last_access: spec(atime), last_modification: spec(mtime) }
-}
-
-fn meta_of(meta: &fs::Metadata) -> Meta {
-    let times =
-        (WallTime::from_parts(meta.atime(), meta.atime_nsec() as u32), WallTime::from_parts(meta.mtime(), meta.mtime_nsec() as u32));
-    Meta {
-        kind: kind_of(meta.mode()),
-        mode: meta.mode() & 0o7777,
-        bytes: meta.len(),
-        has_holes: meta.blocks().saturating_mul(512) < meta.len(),
-        times: Some(times),
-        identity: Some((0, meta.dev(), meta.ino())),
-    }
 }
 
 fn kind_of(mode: u32) -> FileKind {
