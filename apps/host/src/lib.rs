@@ -12,6 +12,7 @@ pub mod command_socket;
 pub mod config;
 pub mod connect;
 pub mod door;
+pub mod ended;
 pub mod faults;
 pub mod fs_arg;
 pub mod gateway_list;

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -49,7 +48,7 @@ impl Args {
     ///
     /// # Errors
     /// When something cannot be measured that every machine allows.
-    pub fn run(self) -> Result<ExitCode> {
+    pub fn run(self) -> Result<()> {
         let mut options = Options::new(spawner()?);
         options.reps = Reps::new(Duration::from_secs_f64(self.seconds), self.reps as usize);
         options.null_fuse.threads = usize::from(self.fuse_threads);
@@ -66,8 +65,7 @@ impl Args {
         // Ctrl-C of a terminal ends what is measured against, too.
         stop.check()?;
         let all = all?;
-        print_as(self.json, &all, || format!("{all}\n"))?;
-        Ok(ExitCode::SUCCESS)
+        Ok(print_as(self.json, &all, || format!("{all}\n"))?)
     }
 }
 
@@ -76,8 +74,8 @@ impl ServerArgs {
     ///
     /// # Errors
     /// If it cannot.
-    pub fn run(self) -> Result<ExitCode> {
+    pub fn run(self) -> Result<()> {
         weft_ceiling::serve_child(&self.words)?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

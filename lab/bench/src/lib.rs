@@ -49,8 +49,6 @@ pub use setup::{Load, Place, Variant};
 pub use summary::Summary;
 pub use yardstick::spawner;
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use weft_host::connect::Common;
 
@@ -141,25 +139,26 @@ impl Args {
     ///
     /// # Errors
     /// If options do not fit together or what is measured fails.
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<bool> {
         let one = |options: Options, step| run::run(&options, Phases::One(step), common);
         match self.what {
-            What::Ceiling(args) => args.run(),
-            What::Create(options) => one(options, WorkStep::Create),
-            What::Stat(options) => one(options, WorkStep::Stat),
-            What::Readdir(options) => one(options, WorkStep::Readdir),
-            What::Remove(options) => one(options, WorkStep::Remove),
-            What::Write(options) => one(options, WorkStep::Write),
-            What::Read(options) => one(options, WorkStep::Read),
-            What::ReadMany(options) => one(options, WorkStep::ReadMany),
-            What::Streams(options) => run::run(&options, Phases::Streams, common),
-            What::All(options) => run::run(&options, Phases::All, common),
-            What::Mdtest(options) => run::run(&options, Phases::Mdtest, common),
-            What::Run(args) => args.run(common),
-            What::Logp(args) => args.run(common),
-            What::Worker(args) => args.run(common),
-            What::LogpWorker(args) => args.run(common),
-            What::CeilingServer(args) => args.run(),
+            What::Ceiling(args) => args.run()?,
+            What::Create(options) => one(options, WorkStep::Create)?,
+            What::Stat(options) => one(options, WorkStep::Stat)?,
+            What::Readdir(options) => one(options, WorkStep::Readdir)?,
+            What::Remove(options) => one(options, WorkStep::Remove)?,
+            What::Write(options) => one(options, WorkStep::Write)?,
+            What::Read(options) => one(options, WorkStep::Read)?,
+            What::ReadMany(options) => one(options, WorkStep::ReadMany)?,
+            What::Streams(options) => run::run(&options, Phases::Streams, common)?,
+            What::All(options) => run::run(&options, Phases::All, common)?,
+            What::Mdtest(options) => run::run(&options, Phases::Mdtest, common)?,
+            What::Run(args) => args.run(common)?,
+            What::Logp(args) => args.run(common)?,
+            What::Worker(args) => return args.run(common),
+            What::LogpWorker(args) => args.run(common)?,
+            What::CeilingServer(args) => args.run()?,
         }
+        Ok(true)
     }
 }

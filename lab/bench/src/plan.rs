@@ -7,7 +7,6 @@ use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -65,13 +64,12 @@ impl Args {
     /// # Errors
     /// If the plan makes no sense, a file system cannot be started or fails, or gives other bytes
     /// than were written.
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<()> {
         let lab = Lab::near(self.lab);
         let plan = LocalPlan { lab: &lab, name: &self.plan, set: &self.set, repetitions: self.reps, dir: self.dir.as_deref() };
         told_keys(&self.set).iter().for_each(|sentence| tell(sentence));
         let found = plan.measure(common, &Stop::at_signals()?)?;
-        print_as(self.json, &found.json()?, || found.text())?;
-        Ok(ExitCode::SUCCESS)
+        Ok(print_as(self.json, &found.json()?, || found.text())?)
     }
 }
 

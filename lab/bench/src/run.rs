@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -34,7 +34,7 @@ const TREE: &str = "tree-";
 ///
 /// # Errors
 /// If options do not fit together, or the file system fails; what was made is removed all the same.
-pub fn run(options: &Options, kind: Phases, common: &Common) -> Result<ExitCode> {
+pub fn run(options: &Options, kind: Phases, common: &Common) -> Result<()> {
     let plan = options.plan(kind)?;
     let stop = Stop::at_signals()?;
     // Before anything is measured: a long run must not end with this.
@@ -49,8 +49,7 @@ pub fn run(options: &Options, kind: Phases, common: &Common) -> Result<ExitCode>
     }
     let phases: Vec<Phase> = measurements.iter().filter_map(Measurement::summary).collect();
     let table = if kind == Phases::Mdtest { report::summary_table } else { report::table };
-    print_as(options.json, &phases, || table(&phases))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(print_as(options.json, &phases, || table(&phases))?)
 }
 
 fn measure(options: &Options, plan: &[Workload], stop: &Stop, common: &Common) -> Result<Vec<Measurement>> {

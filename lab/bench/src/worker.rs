@@ -6,7 +6,6 @@ use std::ffi::OsString;
 use std::io::{BufRead, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Barrier;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -107,13 +106,13 @@ impl Args {
     ///
     /// # Errors
     /// When the file system cannot be reached, or nobody listens.
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<bool> {
         weft_recording::identify(&format!("bench-{}", self.process), None);
         let served = self.serve(common);
         if let Err(error) = &served {
             answer(&Answer::Failed(format!("{error:#}")))?;
         }
-        Ok(if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(served.is_ok())
     }
 
     fn serve(self, common: &Common) -> Result<()> {

@@ -23,7 +23,6 @@ pub mod source;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use flate2::Compression;
@@ -90,7 +89,7 @@ impl Args {
     ///
     /// # Errors
     /// If no trace can be read, or the file cannot be written.
-    pub fn run(self) -> Result<ExitCode> {
+    pub fn run(self) -> Result<()> {
         inputs::refuse_to_overwrite(&self.output, &self.traces)?;
         let selection = Selection { from_s: self.from, to_s: self.to, events: self.events.clone() };
         let source = Source::load(&self.traces, &selection)?;
@@ -102,8 +101,7 @@ impl Args {
             ));
         }
         let said = self.write(&source).with_context(|| format!("cannot write {}", self.output.display()))?;
-        print(&format!("{}: {said}\n", self.output.display()))?;
-        Ok(ExitCode::SUCCESS)
+        Ok(print(&format!("{}: {said}\n", self.output.display()))?)
     }
 
     fn write(&self, source: &Source) -> Result<String> {

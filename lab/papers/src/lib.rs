@@ -13,7 +13,6 @@ mod paper;
 mod verdict;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use weft_host::output::{Table, print, tell};
@@ -59,11 +58,11 @@ impl Args {
     /// # Errors
     /// No such paper, a command that fails or whose answer lacks a number, files that cannot be
     /// written, and verdicts that changed.
-    pub fn run(self) -> Result<ExitCode> {
+    pub fn run(self) -> Result<bool> {
         let papers = self.wanted()?;
         if papers.is_empty() {
             print(&list()?)?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(true);
         }
         let mut answers = Answers::of_this_program()?;
         if let Some(folder) = &self.plot {
@@ -71,7 +70,7 @@ impl Args {
                 let lines = figures::draw(paper, &mut answers, folder, self.real)?;
                 print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())?;
             }
-            return Ok(ExitCode::SUCCESS);
+            return Ok(true);
         }
         let mut changed = 0;
         for paper in &papers {
@@ -85,7 +84,7 @@ impl Args {
                 _ => print(&text)?,
             }
         }
-        Ok(if changed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(changed == 0)
     }
 
     fn wanted(&self) -> Result<Vec<Paper>> {

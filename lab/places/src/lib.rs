@@ -8,7 +8,6 @@
 mod run;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use weft_bench::{Results, Summary};
@@ -53,14 +52,12 @@ impl Args {
     /// # Errors
     /// A plan that makes no sense, results that cannot be read or written, and places of which none
     /// is left.
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<bool> {
         match self.what {
-            What::Run(args) => args.run(common),
-            What::Show(args) => {
-                show(&Summary::of(&Results::read(&args.file)?), args.json)?;
-                Ok(ExitCode::SUCCESS)
-            }
+            What::Run(args) => return args.run(common),
+            What::Show(args) => show(&Summary::of(&Results::read(&args.file)?), args.json)?,
         }
+        Ok(true)
     }
 }
 

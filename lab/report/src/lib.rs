@@ -18,7 +18,6 @@ mod verdict;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use weft_analysis::compare;
@@ -60,7 +59,7 @@ impl Args {
     ///
     /// # Errors
     /// If no run can be read, or the file cannot be written.
-    pub fn run(self) -> Result<ExitCode> {
+    pub fn run(self) -> Result<()> {
         let is_markdown = match self.output.extension().and_then(|end| end.to_str()) {
             Some("html" | "htm") => false,
             Some("md") => true,
@@ -80,8 +79,7 @@ impl Args {
         let document = report(&runs.iter().collect::<Vec<_>>(), &refused, &self.hardware);
         let text = if is_markdown { self.with_pictures(&document)? } else { document.html() };
         fs::write(&self.output, text).with_context(|| format!("cannot write {}", self.output.display()))?;
-        print(&format!("{}\n", self.output.display()))?;
-        Ok(ExitCode::SUCCESS)
+        Ok(print(&format!("{}\n", self.output.display()))?)
     }
 
     /// The Markdown text; its pictures are written beside it.

@@ -29,7 +29,6 @@ mod wrong_plans_test;
 pub use run::{VirtualPhase, simulated, virtual_phases};
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -61,13 +60,14 @@ impl Args {
     ///
     /// # Errors
     /// A plan that makes no sense, or files that cannot be read or written.
-    pub fn run(self) -> Result<ExitCode> {
+    pub fn run(self) -> Result<bool> {
         let threads = self.threads.map_or_else(pool::cores, usize::from);
         let lab = weft_plan::files::Lab::near(self.lab);
         match self.command {
-            Command::Run(args) => args.run(&lab, threads),
-            Command::List(args) => args.run(&lab),
-            Command::Thesis(args) => args.run(threads),
+            Command::Run(args) => args.run(&lab, threads)?,
+            Command::List(args) => args.run(&lab)?,
+            Command::Thesis(args) => return args.run(threads),
         }
+        Ok(true)
     }
 }

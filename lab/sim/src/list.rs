@@ -1,7 +1,5 @@
 //! `weft sim list`: which plans and profiles there are.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use serde::Serialize;
 use weft_host::output::{Table, print_as};
@@ -25,13 +23,12 @@ struct Row {
 }
 
 impl Args {
-    pub fn run(self, lab: &Lab) -> Result<ExitCode> {
+    pub fn run(self, lab: &Lab) -> Result<()> {
         let rows: Vec<Row> = lab.list()?.into_iter().map(|(kind, name, description)| Row { kind, name, description }).collect();
-        print_as(self.json, &rows, || {
+        Ok(print_as(self.json, &rows, || {
             let mut table = Table::new(&["kind", "name", "description"]);
             rows.iter().for_each(|row| table.row(vec![row.kind.clone(), row.name.clone(), row.description.clone()]));
             table.render()
-        })?;
-        Ok(ExitCode::SUCCESS)
+        })?)
     }
 }

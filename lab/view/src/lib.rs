@@ -20,7 +20,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ impl Args {
     /// # Errors
     /// If the address cannot be listened on, a path does not exist, or nothing can be read and
     /// there is nothing else to show.
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<()> {
         let watch = self.live.as_ref().map(|fs| self.watch(fs, common)).transpose()?;
         let inputs = inputs::inputs(&self.paths)?;
         let loopback = self.listen.is_loopback();
@@ -116,7 +116,7 @@ impl Args {
             }
         }
         server.join().map_err(|_| anyhow!("the viewer ended early"))??;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use weft_host::connect::{Common, Fs, open_all};
@@ -21,12 +20,12 @@ pub struct Args {
 }
 
 impl Args {
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<()> {
         let places = open_all(&self.places, common)?;
         for (fs, path) in &places {
             write_out(fs, path)?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

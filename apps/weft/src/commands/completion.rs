@@ -1,7 +1,5 @@
 //! `weft completion`: what a shell needs to complete commands and options of `weft`.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -22,10 +20,9 @@ pub struct Args {
 }
 
 impl Args {
-    pub fn run(self) -> Result<ExitCode> {
+    pub fn run(self) -> Result<()> {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "weft", &mut text);
-        print(&String::from_utf8_lossy(&text))?;
-        Ok(ExitCode::SUCCESS)
+        Ok(print(&String::from_utf8_lossy(&text))?)
     }
 }

@@ -2,7 +2,6 @@
 //! system's.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
@@ -124,11 +123,11 @@ struct NodeRow {
 }
 
 impl Args {
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<()> {
         if self.side_by_side {
             let runs = SideBySide::of(&self.traces)?;
             print_as(self.json, &runs.json(), || runs.text())?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         let (mut recorded, mut noted) = (None, Recorded::default());
         let files = match &self.traces[..] {
@@ -175,8 +174,7 @@ impl Args {
             let picture = views::where_time_goes(Frame::new("Where the time goes", &explained), &report.explanation).svg();
             std::fs::write(svg, picture).with_context(|| format!("cannot write {}", svg.display()))?;
         }
-        print_as(self.json, &report, || text(&report))?;
-        Ok(ExitCode::SUCCESS)
+        Ok(print_as(self.json, &report, || text(&report))?)
     }
 }
 

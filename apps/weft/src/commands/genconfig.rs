@@ -1,7 +1,6 @@
 //! `weft genconfig`: writes the config and key for a file system over several machines.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use weft_base::{FsId, ServerRole};
@@ -105,7 +104,7 @@ impl Settings {
 }
 
 impl Args {
-    pub fn run(self) -> Result<ExitCode> {
+    pub fn run(self) -> Result<()> {
         let output = std::path::absolute(&self.output).with_context(|| format!("cannot tell where {} is", self.output.display()))?;
         let key = output.with_file_name("key");
         let KeyFiles { server, list } = KeyFiles::beside(&output);
@@ -118,8 +117,7 @@ impl Args {
         draft.check(&output)?;
         KeyFiles::beside(&output).make(&key)?;
         draft.write(&output)?;
-        output::print(&self.next_steps(&output, &key, &draft))?;
-        Ok(ExitCode::SUCCESS)
+        Ok(output::print(&self.next_steps(&output, &key, &draft))?)
     }
 
     fn servers(&self) -> Vec<DraftServer> {

@@ -1,7 +1,6 @@
 //! `weft hint`: what a directory says about the files that are made in it.
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use serde_json::json;
@@ -81,7 +80,7 @@ enum Action {
 }
 
 impl Args {
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<()> {
         match self.action {
             Action::Set { hint, value, place } => {
                 let dir = Directory::open(&place, common)?;
@@ -100,7 +99,7 @@ impl Args {
                 }
             }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

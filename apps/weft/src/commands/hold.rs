@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ExitCode, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ pub fn pid_file(state: &StateDir) -> PathBuf {
 }
 
 impl Args {
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<bool> {
         process::detach();
         let signals = StopSignals::block()?;
         let (sender, ended) = mpsc::channel();
@@ -66,7 +66,7 @@ impl Args {
             // gone.
             let _ = print(&format!("{}\n", crate::error_line(&error)));
             end(&mut hosts);
-            return Ok(ExitCode::FAILURE);
+            return Ok(false);
         }
         print(&format!("{READY}\n"))?;
         let mut gone = vec![false; hosts.len()];
@@ -79,7 +79,7 @@ impl Args {
             }
         }
         end(&mut hosts);
-        Ok(ExitCode::SUCCESS)
+        Ok(true)
     }
 }
 

@@ -4,7 +4,6 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -100,7 +99,7 @@ struct Row {
 }
 
 impl Args {
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<()> {
         let given = self.state.context("say which file system: --state DIR")?;
         let file = if given.is_dir() { given.join(CONFIG_NAME) } else { given.clone() };
         let config = Config::load(&file)?;
@@ -151,7 +150,7 @@ impl Args {
         }
         drop(alone);
         tell_who_follows(&config, &files, &ring, common)?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -241,7 +240,7 @@ fn find<'a>(ring: &'a mut KeyRing, name: &str, given: &Path) -> Result<(KeyId, &
     Ok((*id, key))
 }
 
-fn list(ring: &KeyRing, json: bool) -> Result<ExitCode> {
+fn list(ring: &KeyRing, json: bool) -> Result<()> {
     let row = |(id, key): (&KeyId, &ClientKey)| Row {
         name: key.name.clone(),
         number: id.0,
@@ -249,12 +248,11 @@ fn list(ring: &KeyRing, json: bool) -> Result<ExitCode> {
         rights: rights_to_text(key),
     };
     let rows: Vec<Row> = ring.clients().iter().map(row).collect();
-    print_as(json, &rows, || {
+    Ok(print_as(json, &rows, || {
         let mut table = Table::new(&["name", ">number", ">generation", "rights"]);
         for Row { name, number, generation, rights } in &rows {
             table.row(vec![name.clone(), number.to_string(), generation.to_string(), rights.clone()]);
         }
         table.render()
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })?)
 }

@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
@@ -26,11 +25,11 @@ pub struct Args {
 }
 
 impl Args {
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<()> {
         if self.symbolic { self.symlink(common) } else { self.link(common) }
     }
 
-    fn symlink(&self, common: &Common) -> Result<ExitCode> {
+    fn symlink(&self, common: &Common) -> Result<()> {
         let FsPlace { fs, path } = FsPlace::open(&self.name, common)?;
         // `FS:/PATH` as a target means the path: the name of a state directory means nothing inside
         // the file system.
@@ -38,10 +37,10 @@ impl Args {
         let target = same_fs.map_or_else(|| self.target.as_bytes().to_vec(), |target| target.path);
         let (dir, name) = fs.parent_of_file(&path)?;
         fs.run_at(&path, fs.client.symlink(&fs.who, dir, &name, &target))?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
-    fn link(&self, common: &Common) -> Result<ExitCode> {
+    fn link(&self, common: &Common) -> Result<()> {
         let places = open_all([&self.target, &self.name], common)?;
         let [(fs, target), (other, path)] = &places[..] else { unreachable!("two places were opened") };
         if !Arc::ptr_eq(fs, other) {
@@ -50,6 +49,6 @@ impl Args {
         let attr = fs.stat(target, false)?;
         let (dir, name) = fs.parent_of_file(path)?;
         fs.run_at(path, fs.client.link(&fs.who, attr.handle, dir, &name))?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

@@ -1,7 +1,6 @@
 //! `weft ls`: lists directories without a mount.
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -52,7 +51,7 @@ struct Row {
 }
 
 impl Args {
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<()> {
         let places = open_all(&self.places, common)?;
         let mut rows = Vec::new();
         for (number, (fs, path)) in places.iter().enumerate() {
@@ -71,7 +70,7 @@ impl Args {
         if self.json {
             print_json(&rows)?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     /// The entries of a directory, or the object itself.

@@ -1,7 +1,6 @@
 //! `weft man`: the manual pages, made from what `--help` says.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::CommandFactory;
@@ -18,12 +17,11 @@ pub struct Args {
 }
 
 impl Args {
-    pub fn run(self) -> Result<ExitCode> {
+    pub fn run(self) -> Result<()> {
         std::fs::create_dir_all(&self.dir).with_context(|| format!("cannot make {}", self.dir.display()))?;
         // Pages for `weft help X` would only say the same again.
         let cli = Cli::command().disable_help_subcommand(true);
         clap_mangen::generate_to(cli, &self.dir).with_context(|| format!("cannot write into {}", self.dir.display()))?;
-        print(&format!("wrote the manual pages into {}\n", self.dir.display()))?;
-        Ok(ExitCode::SUCCESS)
+        Ok(print(&format!("wrote the manual pages into {}\n", self.dir.display()))?)
     }
 }

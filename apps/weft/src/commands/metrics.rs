@@ -1,7 +1,6 @@
 //! `weft metrics`: the numbers of all servers for a monitoring system.
 
 use std::net::SocketAddr;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use weft_host::connect::{Common, Fs};
@@ -31,13 +30,13 @@ pub struct Args {
 }
 
 impl Args {
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<()> {
         let fs = Fs::open(self.fs.text(), &common.for_a_look())?;
         if self.once {
             print(&exporter::scrape(&fs))?;
         } else {
             exporter::serve(fs, self.listen)?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

@@ -1,7 +1,6 @@
 //! `weft mkdir`: makes directories without a mount.
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use weft_base::{FileKind, Handle, Status};
@@ -32,7 +31,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<()> {
         let usual = 0o777 & !umask();
         let mode = self.mode.unwrap_or(usual);
         let places = open_all(&self.places, common)?;
@@ -52,7 +51,7 @@ impl Args {
             };
             self.give_hints(fs, path, handle)?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     /// Gives a new directory the options as hints. What it has inherited about the same goes.

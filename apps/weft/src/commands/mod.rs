@@ -52,6 +52,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::{CommandFactory, Parser, Subcommand};
 use weft_host::connect::Common;
+use weft_host::ended::Ended;
 
 /// Weft: a parallel file system.
 #[derive(Debug, Parser)]
@@ -84,7 +85,7 @@ macro_rules! commands {
         impl Command {
             fn run(self, $common: &Common) -> Result<ExitCode> {
                 match self {
-                    $( Command::$name(args) => args.run($($given)?), )*
+                    $( Command::$name(args) => args.run($($given)?).map(Ended::code), )*
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitCode, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -103,7 +103,7 @@ pub struct Ties {
 }
 
 impl Args {
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<()> {
         let (fs, place) = match (self.state, self.mountpoint) {
             (None, Some(place)) => (self.fs, place),
             (Some(state), None) => (state, PathBuf::from(self.fs)),
@@ -125,7 +125,7 @@ impl Args {
         } else {
             in_background(&fs, &place, &self.options, common)?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

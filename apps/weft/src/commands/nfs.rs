@@ -3,7 +3,6 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -54,7 +53,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<()> {
         let Args { fs, listen, mut exports, portmap } = self;
         if exports.is_empty() {
             exports.push(Export::parse("/").map_err(|words| anyhow!(words))?);
@@ -102,7 +101,7 @@ impl Args {
         // What stays is known to be left behind: nobody holds it.
         listed.iter().flatten().for_each(|path| drop(std::fs::remove_file(path)));
         tell("ended");
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs::DirBuilder;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitCode, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ pub const READY: &str = "ready";
 pub struct Args {}
 
 impl Args {
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<bool> {
         let signals = StopSignals::block()?;
         let (sender, ended) = mpsc::channel();
         let asked = sender.clone();
@@ -54,7 +54,7 @@ impl Args {
         let made = DirBuilder::new().mode(0o700).create(&home);
         if let Err(error) = made {
             print(&format!("cannot make {}: {error}\n", home.display()))?;
-            return Ok(ExitCode::FAILURE);
+            return Ok(false);
         }
         let mut servers = Vec::new();
         let outcome = start(&order, &home, &mut servers, &ended, common);
@@ -66,7 +66,7 @@ impl Args {
         }
         stop(&StateDir::of_config(&home.join("weft.toml")), &mut servers);
         std::fs::remove_dir_all(&home).with_context(|| format!("cannot remove {}", home.display()))?;
-        Ok(if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(outcome.is_ok())
     }
 }
 

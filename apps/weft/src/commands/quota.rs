@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
-use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use serde::Serialize;
@@ -165,7 +164,7 @@ impl Row {
 }
 
 impl Args {
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<bool> {
         match self.what {
             What::Show { fs, user, project, json } => {
                 let fs = Fs::open(&fs, common)?;
@@ -210,11 +209,11 @@ impl Args {
             }
             What::Project { project, places, progress } => return set_project(project, &places, progress, common),
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(true)
     }
 }
 
-fn set_project(project: u32, places: &[OsString], progress: bool, common: &Common) -> Result<ExitCode> {
+fn set_project(project: u32, places: &[OsString], progress: bool, common: &Common) -> Result<bool> {
     let places = open_all(places, common)?;
     let done = if project == 0 { "no project".into() } else { format!("project {project}") };
     let say = |so_far: &TreeOutcome| format!("{} objects count for {done}", so_far.changed + so_far.as_before);
@@ -227,7 +226,7 @@ fn set_project(project: u32, places: &[OsString], progress: bool, common: &Commo
         failed += all.failed;
         print(&format!("{}\n", say(&all)))?;
     }
-    Ok(if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(failed == 0)
 }
 
 fn rows(fs: &Fs, who: &Credentials, kind: QuotaKind, numbers: RangeInclusive<u32>) -> Result<Vec<Row>> {

@@ -1,7 +1,6 @@
 //! `weft serve`: one server of a file system, in the foreground until SIGTERM or Ctrl-C.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -56,7 +55,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub fn run(self) -> Result<ExitCode> {
+    pub fn run(self) -> Result<()> {
         if self.detached {
             process::detach();
         }
@@ -143,7 +142,7 @@ impl Args {
             }
         }
         write_line(Level::Info, &server.name, "stopped");
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

@@ -1,7 +1,6 @@
 //! `weft set`: settings of a file system that change while it runs.
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use weft_base::Status;
@@ -40,13 +39,13 @@ weft ping shows the contract of each server. A server that does not answer keeps
 }
 
 impl Args {
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<()> {
         let Setting::Durability { durability, fs } = self.setting;
         set_durability(&Fs::open(&fs, common)?, durability)
     }
 }
 
-fn set_durability(fs: &Fs, durability: Durability) -> Result<ExitCode> {
+fn set_durability(fs: &Fs, durability: Durability) -> Result<()> {
     let map = fs.client.map();
     let mut refused = Vec::new();
     for server in map.servers() {
@@ -61,6 +60,5 @@ fn set_durability(fs: &Fs, durability: Durability) -> Result<ExitCode> {
     if !refused.is_empty() {
         bail!("{} of {} servers have not taken it:\n  {}", refused.len(), map.servers().count(), refused.join("\n  "));
     }
-    print(&format!("{} servers: {} ({})\n", map.servers().count(), durability, durability.about()))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(print(&format!("{} servers: {} ({})\n", map.servers().count(), durability, durability.about()))?)
 }

@@ -1,7 +1,6 @@
 //! `weft top`: what the servers are doing now, in a terminal.
 
 use std::io::IsTerminal;
-use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
@@ -39,19 +38,19 @@ pub struct Args {
 }
 
 impl Args {
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<bool> {
         let fs = Fs::open(self.fs.text(), &common.for_a_look())?;
         let interval = Duration::from_secs_f64(self.interval);
         if self.once {
             let now = Watch::once(fs, interval);
             print_as(self.json, &now, || weft_watch::tables(&now))?;
-            return Ok(if now.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            return Ok(now.ok);
         }
         let watch = Watch::start(fs, interval)?;
         if !self.json && std::io::stdout().is_terminal() && std::io::stdin().is_terminal() {
             watch.wait_for_first(Duration::from_secs(2));
             weft_watch::show(interval, || watch.snapshot())?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(true);
         }
         loop {
             thread::sleep(interval);

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use serde::Serialize;
 use weft_host::connect::Common;
+use weft_host::ended::Ended;
 use weft_host::named::NamedFs;
 use weft_host::output::{Table, print, print_as, shell_word, tell};
 use weft_host::units::{ByteSize, one_of, seconds};
@@ -124,24 +125,25 @@ struct On {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        match self.command {
-            Command::On(on) => on.run(common),
-            Command::Off(ending) => ending.run(common, Traced::end, others_beside),
-            Command::Status(which) => which.run(common),
+        let all_well = match self.command {
+            Command::On(on) => on.run(common)?,
+            Command::Off(ending) => ending.run(common, Traced::end, others_beside)?,
+            Command::Status(which) => which.run(common)?,
             // Those of one recorder are read together.
-            Command::Dump(ending) => ending.run(common, Traced::dump, |_| BTreeMap::new()),
-            Command::Mpi(mpi) => mpi.run(),
+            Command::Dump(ending) => ending.run(common, Traced::dump, |_| BTreeMap::new())?,
+            Command::Mpi(mpi) => return mpi.run(),
             Command::Events => {
                 let names: Vec<String> = EventTable::builtin().iter().map(|info| info.name.clone()).collect();
                 print(&(names.join("\n") + "\n"))?;
-                Ok(ExitCode::SUCCESS)
+                true
             }
-        }
+        };
+        Ok(all_well.code())
     }
 }
 
 impl On {
-    fn run(self, common: &Common) -> Result<ExitCode> {
+    fn run(self, common: &Common) -> Result<bool> {
         let mask = Mask::parse(&self.mask, &EventTable::builtin()).map_err(|problem| anyhow::anyhow!("--mask: {problem}"))?;
         if mask == Mask::NONE {
             bail!("--mask {:?} leaves no event to record; all but some are '*,-meta.*'", self.mask);
@@ -171,7 +173,7 @@ impl On {
 }
 
 impl Which {
-    fn run(self, common: &Common) -> Result<ExitCode> {
+    fn run(self, common: &Common) -> Result<bool> {
         let traced = Traced::find(self.fs.text(), &self.nodes, common)?;
         show(&traced.ask(&TraceRequest::new(TraceAction::Status)), Vec::new(), self.json)
     }
@@ -183,7 +185,7 @@ impl Ending {
         common: &Common,
         end: fn(&Traced) -> Result<Vec<Answer>>,
         others: fn(&[Answer]) -> BTreeMap<PathBuf, usize>,
-    ) -> Result<ExitCode> {
+    ) -> Result<bool> {
         let traced = Traced::find(self.which.fs.text(), &self.which.nodes, common)?;
         let into = self.into.map(std::path::absolute).transpose()?;
         let is_recorded = !traced.recording().is_empty();
@@ -248,7 +250,7 @@ struct Row {
 }
 
 /// Prints what processes said, and what else went wrong.
-fn show(answers: &[Answer], more_problems: Vec<String>, json: bool) -> Result<ExitCode> {
+fn show(answers: &[Answer], more_problems: Vec<String>, json: bool) -> Result<bool> {
     let problems = [problems(answers), more_problems].concat();
     let row = |answer: &Answer| {
         let reply = answer.reply.as_ref().ok()?.clone();
@@ -270,7 +272,7 @@ fn show(answers: &[Answer], more_problems: Vec<String>, json: bool) -> Result<Ex
     };
     let report = Report { ok: problems.is_empty(), nodes: answers.iter().filter_map(row).collect(), problems };
     print_as(json, &report, || text(&report))?;
-    Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(report.ok)
 }
 
 fn text(report: &Report) -> String {

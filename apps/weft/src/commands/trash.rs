@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
@@ -95,7 +94,7 @@ struct Emptied {
 }
 
 impl Args {
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<bool> {
         match self.action {
             Action::List { fs, json } => list(&Fs::open(&fs, common)?, json),
             Action::Restore { place, entry, to } => {
@@ -118,7 +117,7 @@ pub fn discard(fs: &Fs, path: &[u8]) -> Result<()> {
     fs.run_at(path, fs.client.discard(&fs.who, trash, (dir, &name), path))
 }
 
-fn list(fs: &Fs, json: bool) -> Result<ExitCode> {
+fn list(fs: &Fs, json: bool) -> Result<bool> {
     let found = match open(fs, false)? {
         Some(trash) => fs.run_at(&place_of(fs), fs.client.discarded(&fs.who, trash))?,
         None => Vec::new(),
@@ -141,10 +140,10 @@ fn list(fs: &Fs, json: bool) -> Result<ExitCode> {
         }
         print(&table.render())?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(true)
 }
 
-fn restore(fs: &Fs, path: &[u8], entry: Option<i64>, to: Option<&[u8]>) -> Result<ExitCode> {
+fn restore(fs: &Fs, path: &[u8], entry: Option<i64>, to: Option<&[u8]>) -> Result<bool> {
     let shown = fs.shown(path);
     let Some(trash) = open(fs, false)? else { bail!("{shown}: nothing is in the trash") };
     let found = fs.run_at(&place_of(fs), fs.client.discarded(&fs.who, trash))?;
@@ -163,10 +162,10 @@ fn restore(fs: &Fs, path: &[u8], entry: Option<i64>, to: Option<&[u8]>) -> Resul
     if !fs.run_at(to, fs.client.restore(&fs.who, trash, what, (dir, &name)))? {
         bail!("{} is back, but the trash was emptied at this moment: something may be missing in it", fs.shown(to));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(true)
 }
 
-fn empty(fs: &Fs, older: Option<Duration>, progress: bool, json: bool) -> Result<ExitCode> {
+fn empty(fs: &Fs, older: Option<Duration>, progress: bool, json: bool) -> Result<bool> {
     let place = place_of(fs);
     let mut course = Course::new(fs, &place, progress);
     let say = |done: &TreeRemoved| format!("{} files and {} directories removed", done.files, done.directories);
@@ -179,7 +178,7 @@ fn empty(fs: &Fs, older: Option<Duration>, progress: bool, json: bool) -> Result
     };
     let TreeRemoved { files, directories, failed } = all;
     print_as(json, &Emptied { entries, files, directories, failed }, || format!("{}\n", say(&all)))?;
-    Ok(if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(failed == 0)
 }
 
 /// The trash of the user who asks; `None` if there is none and none is to be made.

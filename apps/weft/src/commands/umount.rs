@@ -1,7 +1,6 @@
 //! `weft umount`: ends a mount.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -19,7 +18,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub fn run(self) -> Result<ExitCode> {
+    pub fn run(self) -> Result<()> {
         let place = mounts::resolve(&self.mountpoint);
         match mounts::at(&place)? {
             None => bail!("nothing is mounted at {}", place.display()),
@@ -36,7 +35,6 @@ impl Args {
         if !mounts::wait_gone(&place, Duration::from_secs(5))? {
             bail!("{} is still mounted: something else was mounted over it", place.display());
         }
-        output::print(&format!("unmounted {}\n", place.display()))?;
-        Ok(ExitCode::SUCCESS)
+        Ok(output::print(&format!("unmounted {}\n", place.display()))?)
     }
 }

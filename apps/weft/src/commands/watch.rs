@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::process::ExitCode;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -73,7 +72,7 @@ type Cursors = BTreeMap<ServerId, ChangeCursor>;
 type Told = (ServerId, weft_client::Result<ChangesReply>);
 
 impl Args {
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<()> {
         let FsPlace { fs, path } = FsPlace::open(&self.place, common)?;
         let root = fs.stat(&path, true)?.handle;
         let mut cursors = self.since.as_deref().map(parse).transpose()?.unwrap_or_default();
@@ -113,7 +112,7 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     /// What has happened by now.
-    fn catch_up(&mut self) -> Result<ExitCode> {
+    fn catch_up(&mut self) -> Result<()> {
         for server in self.cursors.keys().copied().collect::<Vec<_>>() {
             loop {
                 let reply = self.fs.run_at(self.path, self.fs.client.changes(server, self.cursors[&server], 0))?;
@@ -124,12 +123,11 @@ impl Watch<'_> {
                 }
             }
         }
-        self.print_cursor()?;
-        Ok(ExitCode::SUCCESS)
+        self.print_cursor()
     }
 
     /// What happens, until somebody ends this process: a thread waits at each server.
-    fn follow(&mut self) -> Result<ExitCode> {
+    fn follow(&mut self) -> Result<()> {
         self.print_cursor()?;
         let (sender, told) = sync_channel::<Told>(TOLD_MAX);
         let fs = self.fs;
@@ -151,14 +149,14 @@ impl Watch<'_> {
                         }
                         if is_news && self.is_over() {
                             self.print(&Event { path: Some(self.text(b"")), kind: Some("directory"), ..event("removed") })?;
-                            return Ok(ExitCode::SUCCESS);
+                            return Ok(());
                         }
                     }
                     Err(error) if is_final(error.status) => return Err(fs.explain(self.path, error)),
                     Err(error) => tell(&format!("{}; asking again", fs.explain(self.path, error))),
                 }
             }
-            Ok(ExitCode::SUCCESS)
+            Ok(())
         })
     }
 

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -70,7 +69,7 @@ enum Action {
 }
 
 impl Args {
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<()> {
         match self.action {
             Action::Get { name, place, json } => {
                 let (at, handle) = open(&place, common)?;
@@ -113,7 +112,7 @@ impl Args {
                 at.fs.run_at(&at.path, at.fs.client.remove_xattr(&at.fs.who, handle, name.as_bytes()))?;
             }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

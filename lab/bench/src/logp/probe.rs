@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::future::{Future, poll_fn};
 use std::io::BufRead;
 use std::pin::pin;
-use std::process::ExitCode;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -84,7 +83,7 @@ impl Args {
     ///
     /// # Errors
     /// When nobody listens.
-    pub fn run(self, common: &Common) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<()> {
         let fs = Fs::open(&self.fs, common);
         for line in std::io::stdin().lock().lines() {
             let done = match &fs {
@@ -93,7 +92,7 @@ impl Args {
             };
             answer(&done.unwrap_or_else(|error| Answer::Failed(format!("{error:#}"))))?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

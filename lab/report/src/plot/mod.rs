@@ -11,7 +11,6 @@ mod sweep;
 mod timeline;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use weft_analysis::inputs::refuse_to_overwrite;
@@ -95,16 +94,15 @@ impl Args {
     ///
     /// # Errors
     /// If an input cannot be read or holds nothing to draw.
-    pub fn run(self) -> Result<ExitCode> {
+    pub fn run(self) -> Result<()> {
         match self.what {
-            What::Timeline(args) => args.run()?,
-            What::Steps(args) => args.run()?,
-            What::Running(args) => args.run()?,
-            What::Latency(args) => args.run()?,
-            What::Bounds(args) => args.run()?,
-            What::Sweep(args) => args.run()?,
+            What::Timeline(args) => args.run(),
+            What::Steps(args) => args.run(),
+            What::Running(args) => args.run(),
+            What::Latency(args) => args.run(),
+            What::Bounds(args) => args.run(),
+            What::Sweep(args) => args.run(),
         }
-        Ok(ExitCode::SUCCESS)
     }
 }
 
