@@ -100,8 +100,8 @@ impl StopSignals {
         stopped
     }
 
-    /// As [`StopSignals::on_stop`] for a server or mount: at the first signal that asks for the end, after a line in
-    /// the log; `on_again` at each further one.
+    /// As [`StopSignals::on_stop`] for a server or mount: at the first signal that asks for the
+    /// end, after a line in the log; `on_again` at each further one.
     pub fn on_end(self, hang_up: HangUp, who: &str, on_stop: impl FnOnce() + Send + 'static, on_again: impl Fn() + Send + 'static) {
         let who = who.to_string();
         self.in_thread(move |signals| {

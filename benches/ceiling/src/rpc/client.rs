@@ -24,8 +24,8 @@ pub enum Direction {
 /// Requests and replies over `connections` connections, each with its own thread and up to `depth`
 /// requests in flight.
 ///
-/// Depth 1 is the strictly synchronous round trip, and only there each is timed. Above it a client sends in one write as many new
-/// requests as the last read brought replies.
+/// Depth 1 is the strictly synchronous round trip, and only there each is timed. Above it a client
+/// sends in one write as many new requests as the last read brought replies.
 ///
 /// # Errors
 /// When the server cannot be reached or goes away, and when `connections` or `depth` is 0.
