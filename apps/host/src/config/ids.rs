@@ -7,7 +7,7 @@ use std::path::Path;
 use toml::Spanned;
 use weft_base::{ServerId, ServerRole};
 
-use super::{Config, ConfigError, RawConfig, RawRole, RawServer, at, write_in_one_step};
+use super::{Config, ConfigError, RawConfig, RawServer, at, write_in_one_step};
 use crate::stores;
 
 /// Largest id of a server.
@@ -31,11 +31,14 @@ impl Config {
 /// The number of a server of a config, if it has one.
 pub(super) fn check(server: &RawServer) -> Result<Option<ServerId>, ConfigError> {
     let Some(id) = &server.id else { return Ok(None) };
-    match (*id.get_ref(), server.role) {
-        (number, _) if number > ID_MAX => Err(at(id, "server.id", format!("give a number from 0 to {ID_MAX}"))),
-        (number, RawRole::Meta) => Ok(Some(ServerId(number))),
-        (number, RawRole::Data) => Ok(Some(ServerId::data(number))),
+    match *id.get_ref() {
+        number if number > ID_MAX => Err(at(id, "server.id", format!("give a number from 0 to {ID_MAX}"))),
+        number => Ok(Some(numbered(server.role, number))),
     }
+}
+
+fn numbered(role: ServerRole, number: u16) -> ServerId {
+    if role == ServerRole::Meta { ServerId(number) } else { ServerId::data(number) }
 }
 
 /// What to do about a server without an id; `free` is one for it.
@@ -49,7 +52,7 @@ pub(super) fn missing(server: &RawServer, free: u16) -> ConfigError {
 }
 
 /// An id that no server of this role has.
-pub(super) fn next(servers: &[Spanned<RawServer>], role: RawRole) -> u16 {
+pub(super) fn next(servers: &[Spanned<RawServer>], role: ServerRole) -> u16 {
     let of_role = servers.iter().map(Spanned::get_ref).filter(|server| server.role == role);
     let ids = of_role.filter_map(|server| Some(*server.id.as_ref()?.get_ref()));
     ids.max().map_or(0, |max| max.saturating_add(1).min(ID_MAX))
@@ -64,16 +67,15 @@ fn with_ids(base: &Path, text: &str, known: impl Fn(&Path) -> Vec<ServerId>) -> 
     let mut taken: Vec<ServerId> = Vec::new();
     let mut lines = Vec::new();
     for server in raw.server.iter().map(Spanned::get_ref) {
-        let of_role = |number: u16| if server.role == RawRole::Meta { ServerId(number) } else { ServerId::data(number) };
-        taken.extend(server.id.as_ref().map(|id| of_role((*id.get_ref()).min(ID_MAX))));
+        taken.extend(server.id.as_ref().map(|id| numbered(server.role, (*id.get_ref()).min(ID_MAX))));
         taken.extend(known(&base.join(server.dir.get_ref())));
     }
     for server in raw.server.iter().map(Spanned::get_ref).filter(|server| server.id.is_none()) {
-        let role = if server.role == RawRole::Meta { ServerRole::Meta } else { ServerRole::Data };
+        let role = server.role;
         let stored = known(&base.join(server.dir.get_ref())).first().copied().filter(|id| id.role() == role);
         let highest = taken.iter().filter(|id| id.role() == role).map(|id| id.index() + 1).max().unwrap_or(0);
         let id = stored.map_or(highest, |id| id.index());
-        taken.push(if role == ServerRole::Meta { ServerId(id as u16) } else { ServerId::data((id as u16).min(ID_MAX)) });
+        taken.push(numbered(role, (id as u16).min(ID_MAX)));
         let key = text[..server.name.span().start].rfind("name")?;
         let indent = &text[text[..key].rfind('\n').map_or(0, |end| end + 1)..key];
         let separator = if indent.trim().is_empty() { format!("\n{indent}") } else { ", ".into() };

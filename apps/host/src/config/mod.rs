@@ -249,7 +249,8 @@ struct RawFs {
 #[serde(deny_unknown_fields)]
 struct RawServer {
     name: Spanned<String>,
-    role: RawRole,
+    #[serde(with = "RawRole")]
+    role: ServerRole,
     id: Option<Spanned<u16>>,
     address: Spanned<String>,
     listen: Option<Spanned<String>>,
@@ -257,8 +258,8 @@ struct RawServer {
     capacity: Option<Spanned<String>>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase", remote = "ServerRole")]
 enum RawRole {
     Meta,
     Data,
@@ -289,12 +290,12 @@ fn check_servers(base: &Path, raw: Vec<Spanned<RawServer>>) -> Result<(Vec<Serve
     let mut addresses = BTreeMap::new();
     let mut servers: Vec<ServerConfig> = Vec::new();
     let mut without_id: BTreeMap<String, ConfigError> = BTreeMap::new();
-    let next: Vec<u16> = [RawRole::Meta, RawRole::Data].map(|role| ids::next(&raw, role)).to_vec();
+    let next: Vec<u16> = [ServerRole::Meta, ServerRole::Data].map(|role| ids::next(&raw, role)).to_vec();
     for server in raw {
         let server = server.into_inner();
         let name = server.name.get_ref().clone();
         check_word(&name).map_err(|message| at(&server.name, "server.name", message))?;
-        let id = ids::check(&server)?.ok_or_else(|| ids::missing(&server, next[usize::from(server.role == RawRole::Data)]));
+        let id = ids::check(&server)?.ok_or_else(|| ids::missing(&server, next[usize::from(server.role == ServerRole::Data)]));
         if let Ok(id) = &id
             && let Some(other) = servers.iter().find(|other| other.id == *id)
         {
@@ -306,7 +307,7 @@ fn check_servers(base: &Path, raw: Vec<Spanned<RawServer>>) -> Result<(Vec<Serve
         let dir = base.join(server.dir.get_ref());
         let capacity = match &server.capacity {
             None => None,
-            Some(size) if server.role == RawRole::Meta => {
+            Some(size) if server.role == ServerRole::Meta => {
                 return Err(at(size, "server.capacity", "only data servers have a capacity; remove it"));
             }
             Some(size) => Some(size.get_ref().parse::<ByteSize>().map_err(|message| at(size, "server.capacity", message))?.0),
