@@ -178,32 +178,18 @@ fn blocks(run: &Run) -> Vec<Point> {
 /// One of the charts: `create`, `large`, `small` or `many`.
 pub fn chart(run: &Run, facts: &Facts, which: &str, clients_max: u64, width: u32) -> Lines {
     let clients_max = clients_max.clamp(2, 100_000) as f64;
-    let over = |title: &str, subtitle: &str, x: Axis, y: Axis, lines: Vec<Line>| Lines {
-        frame: Frame::new(title, subtitle)
-            .sized(width, 380)
-            .with_note("Dashed: estimated upper bounds (Kunkel 2006, chapter 4). Dots: measured."),
-        x,
-        y,
-        lines,
-        marks: Vec::new(),
+    let by_clients = |wanted: fn(&Point) -> bool| -> Vec<Point> {
+        blocks(run).into_iter().filter(wanted).map(|point| Point { at: point.clients, ..point }).collect()
     };
-    let mut chart = match which {
+    let (title, subtitle, x, y, bounds, points) = match which {
         "large" => {
             let at: Vec<f64> = steps(clients_max);
-            let lines = [
+            let bounds = vec![
                 bound(0, format!("network: min(c, {}) × {}", known(facts.data), rate(facts.net_bytes_s)), &at, |c| facts.large_network(c)),
                 bound(1, format!("disks: {} × {}", known(facts.data), rate(facts.disk_bytes_s)), &at, |_| facts.large_disk()),
             ];
-            let large = blocks(run).into_iter().filter(|point| point.at >= LARGE);
-            let large = dots(&large.map(|point| Point { at: point.clients, ..point }).collect::<Vec<_>>());
-            let x = Axis::linear("clients", Unit::Count);
-            over(
-                "Large requests",
-                "section 4.2.3",
-                x,
-                Axis::linear("all clients", Unit::BytesPerSecond),
-                lines.into_iter().flatten().chain(large).collect(),
-            )
+            let (x, y) = (Axis::linear("clients", Unit::Count), Axis::linear("all clients", Unit::BytesPerSecond));
+            ("Large requests", "section 4.2.3", x, y, bounds, by_clients(|point| point.at >= LARGE))
         }
         "many" => {
             let at: Vec<f64> = steps(clients_max);
@@ -211,7 +197,7 @@ pub fn chart(run: &Run, facts: &Facts, which: &str, clients_max: u64, width: u32
                 format!("{name}: {} × s / (s / {} + {})", known(facts.data), rate(facts.disk_bytes_s), seconds(access_s))
             };
             let of_disks = |colour, name: &str, access_s| bound(colour, disks(name, access_s), &at, |_| facts.many_disks(KIB, access_s));
-            let lines = [
+            let bounds = vec![
                 bound(0, format!("network: c × s / (s / {} + {})", rate(facts.net_bytes_s), seconds(facts.rtt_s)), &at, |c| {
                     facts.many_network(c, KIB)
                 }),
@@ -219,35 +205,23 @@ pub fn chart(run: &Run, facts: &Facts, which: &str, clients_max: u64, width: u32
                 of_disks(5, "the same on the worst disks", facts.worst_access_s),
                 of_disks(6, "and on the best", facts.best_access_s),
             ];
-            let tiny: Vec<Point> =
-                blocks(run).into_iter().filter(|point| point.at == KIB).map(|point| Point { at: point.clients, ..point }).collect();
-            over(
-                "Requests of 1 KiB by many clients",
-                "section 4.2.4, multiple clients",
-                Axis::linear("clients c", Unit::Count),
-                Axis::log("all clients", Unit::BytesPerSecond),
-                lines.into_iter().flatten().chain(dots(&tiny)).collect(),
-            )
+            let (x, y) = (Axis::linear("clients c", Unit::Count), Axis::log("all clients", Unit::BytesPerSecond));
+            let tiny = by_clients(|point| point.at == KIB);
+            ("Requests of 1 KiB by many clients", "section 4.2.4, multiple clients", x, y, bounds, tiny)
         }
         "small" => {
             let at: Vec<f64> = (36..=96).map(|quarter| 2f64.powf(f64::from(quarter) / 4.0)).collect();
             let latency = seconds(facts.rtt_s);
             let both = seconds(facts.rtt_s.zip(facts.access_s).map(|(rtt, access)| rtt + access));
             let slower = rate(facts.net_bytes_s.zip(facts.disk_bytes_s).map(|(net, disk)| net.min(disk)));
-            let lines = [
+            let bounds = vec![
                 bound(0, format!("network: s / (s / {} + {latency})", rate(facts.net_bytes_s)), &at, |s| facts.small_network(s)),
                 bound(1, format!("with a disk access each: s / (s / {slower} + {both})"), &at, |s| facts.small_synchronous(s)),
             ];
+            let (x, y) = (Axis::log("block size s", Unit::Bytes), Axis::log("bandwidth", Unit::BytesPerSecond));
             let one = |point: Point| Point { rates: point.rates.map(|rate| rate / point.clients.max(1.0)), ..point };
-            let points: Vec<Point> = blocks(run).into_iter().map(one).collect();
-            let lines = lines.into_iter().flatten().chain(dots(&points)).collect();
-            over(
-                "One client, by size of a block",
-                "section 4.2.4: t = s / (s / n + l)",
-                Axis::log("block size s", Unit::Bytes),
-                Axis::log("bandwidth", Unit::BytesPerSecond),
-                lines,
-            )
+            let points = blocks(run).into_iter().map(one).collect();
+            ("One client, by size of a block", "section 4.2.4: t = s / (s / n + l)", x, y, bounds, points)
         }
         _ => {
             let points = creates(run);
@@ -257,7 +231,7 @@ pub fn chart(run: &Run, facts: &Facts, which: &str, clients_max: u64, width: u32
             let (rtt, access) = (seconds(facts.rtt_s), seconds(facts.access_s));
             let processor =
                 format!("processors: {servers} × {} / {m}", facts.cpu_ops_s.map_or_else(String::new, |rate| Unit::PerSecond.format(rate)));
-            let lines = [
+            let bounds = vec![
                 bound(0, format!("network: c / ({m} × {rtt})"), &at, |c| facts.create_network(c)),
                 bound(3, processor, &at, |_| facts.create_cpu()),
                 bound(4, format!("disk shared by those that wait: c / ({m} × {rtt} + {k} × {access})"), &at, |c| facts.create_group(c)),
@@ -270,22 +244,19 @@ pub fn chart(run: &Run, facts: &Facts, which: &str, clients_max: u64, width: u32
                 bound(5, format!("the same on the worst disk: {}", seconds(facts.worst_access_s)), &at, |c| facts.create_worst(c)),
                 bound(6, format!("and on the best: {}", seconds(facts.best_access_s)), &at, |c| facts.create_optimistic(c)),
             ];
-            let lines = lines.into_iter().flatten().chain(dots(&points)).collect();
-            over(
-                "Creates",
-                "section 4.2.2",
-                Axis::log("clients c (requests under way at once)", Unit::Count),
-                Axis::log("creates", Unit::PerSecond),
-                lines,
-            )
+            let (x, y) = (Axis::log("clients c (requests under way at once)", Unit::Count), Axis::log("creates", Unit::PerSecond));
+            ("Creates", "section 4.2.2", x, y, bounds, points)
         }
     };
-    if chart.lines.is_empty() {
-        let why = "Nothing to draw: no fact about the hardware is known (give the file of `weft bench ceiling --json`, choose the cluster of 2006, \
-                   or type facts in), and nothing was measured";
-        chart.frame = chart.frame.with_note(why);
-    }
-    chart
+    let lines: Vec<Line> = bounds.into_iter().flatten().chain(dots(&points)).collect();
+    let note = match lines.is_empty() {
+        false => "Dashed: estimated upper bounds (Kunkel 2006, chapter 4). Dots: measured.",
+        true => {
+            "Nothing to draw: no fact about the hardware is known (give the file of `weft bench ceiling --json`, choose the cluster of 2006, \
+             or type facts in), and nothing was measured"
+        }
+    };
+    Lines { frame: Frame::new(title, subtitle).sized(width, 380).with_note(note), x, y, lines, marks: Vec::new() }
 }
 
 fn steps(to: f64) -> Vec<f64> {
