@@ -156,47 +156,47 @@ impl PathClient {
     }
 
     fn write(&mut self, work: &Workload, meter: &mut Meter) -> Result<()> {
-        let mut data = std::mem::take(&mut self.data);
         let client = self.number;
-        let outcome = self.each_stream(work, |open, number| {
-            let file = {
-                let _app = traced(event::APP_OPEN);
-                open(flags(work, OFlag::O_WRONLY | OFlag::O_CREAT))?
-            };
-            for index in 0..work.blocks_of(number) {
-                let block = work.block_of(client, number, index);
-                let _app = traced_block(event::APP_WRITE, block);
-                file.write_all_at(data.marked(client, number, block), block.offset)?;
-                meter.done(block.bytes);
-            }
-            finish(file, work)
-        });
-        self.data = data;
-        outcome
+        self.each_block(work, OFlag::O_WRONLY | OFlag::O_CREAT, |data, file, number, block| {
+            let _app = traced_block(event::APP_WRITE, block);
+            file.write_all_at(data.marked(client, number, block), block.offset)?;
+            meter.done(block.bytes);
+            Ok(())
+        })
     }
 
     fn read(&mut self, work: &Workload, meter: &mut Meter) -> Result<()> {
-        let mut data = std::mem::take(&mut self.data);
         let client = self.number;
+        let work = Workload { fsync: false, ..work.clone() };
+        let outcome = self.each_block(&work, OFlag::O_RDONLY, |data, file, number, block| {
+            let bytes = &mut data.bytes_mut()[..block.bytes as usize];
+            {
+                let _app = traced_block(event::APP_READ, block);
+                file.read_exact_at(bytes, block.offset)?;
+            }
+            check_mark(bytes, client, number, block)?;
+            meter.done(block.bytes);
+            Ok(())
+        });
+        // What was read is not the noise that writes expect.
+        self.data.forget();
+        outcome
+    }
+
+    /// Opens each file that this client writes or reads, and calls `act` with it, its number and
+    /// each block.
+    fn each_block(&mut self, work: &Workload, how: OFlag, mut act: impl FnMut(&mut Buffer, &File, u64, Block) -> Result<()>) -> Result<()> {
+        let mut data = std::mem::take(&mut self.data);
         let outcome = self.each_stream(work, |open, number| {
             let file = {
                 let _app = traced(event::APP_OPEN);
-                open(flags(work, OFlag::O_RDONLY))?
+                open(flags(work, how))?
             };
             for index in 0..work.blocks_of(number) {
-                let block = work.block_of(client, number, index);
-                let bytes = &mut data.bytes_mut()[..block.bytes as usize];
-                {
-                    let _app = traced_block(event::APP_READ, block);
-                    file.read_exact_at(bytes, block.offset)?;
-                }
-                check_mark(bytes, client, number, block)?;
-                meter.done(block.bytes);
+                act(&mut data, &file, number, work.block_of(self.number, number, index))?;
             }
-            finish(file, &Workload { fsync: false, ..work.clone() })
+            finish(file, work)
         });
-        // What was read is not the noise that writes expect.
-        data.forget();
         self.data = data;
         outcome
     }
