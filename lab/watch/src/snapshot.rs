@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use weft_base::{ServerEntry, ServerRole};
+use weft_base::ServerEntry;
 use weft_host::output::show_name;
 use weft_live::{SLOTS, slot_upper_ns};
 use weft_wire::Op;
@@ -310,13 +310,9 @@ pub fn snapshot(
 const ROWS_MAX: usize = 32;
 
 fn server(seen: &Seen, now: f64, patience_s: f64) -> Server {
-    let role = match seen.entry.id.role() {
-        ServerRole::Meta => "meta",
-        ServerRole::Data => "data",
-    };
     let nothing = Server {
         name: seen.entry.name.clone(),
-        role: role.into(),
+        role: seen.entry.id.role().to_string(),
         address: seen.entry.address.clone(),
         problem: seen.problem.clone(),
         ..Server::default()

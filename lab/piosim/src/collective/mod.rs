@@ -170,14 +170,19 @@ impl<'a> World<'a> {
         self.tasks[index as usize].frame().vars[1] += 1;
         if double && !is_last {
             // The servers read the next round while this one's data is exchanged.
-            let mine = state.group.plan.range(u64::from(state.view.me), state.round + 1);
-            let number = self.tasks[index as usize].frame().vars[0];
-            let meetings = self.groups.meetings(number, state.round + 1);
-            let next = Round { group: Arc::clone(&state.group), round: state.round + 1, mine, meetings, ..*state };
+            let next = self.next_round(index, state);
             self.read_and_ask(out, index, &next);
             return Flow::Next(B);
         }
         Flow::Next(A)
+    }
+
+    fn next_round(&mut self, index: u32, state: &Round<'a>) -> Round<'a> {
+        let round = state.round + 1;
+        let mine = state.group.plan.range(u64::from(state.view.me), round);
+        let number = self.tasks[index as usize].frame().vars[0];
+        let meetings = self.groups.meetings(number, round);
+        Round { group: Arc::clone(&state.group), round, mine, meetings, ..*state }
     }
 
     /// Step A of a read: ask the servers for this rank's part, and exchange lists.
@@ -230,10 +235,7 @@ impl<'a> World<'a> {
         self.tasks[index as usize].frame().vars[1] += 1;
         if double {
             // The next round's exchange goes on while the servers write.
-            let mine = state.group.plan.range(u64::from(state.view.me), state.round + 1);
-            let number = self.tasks[index as usize].frame().vars[0];
-            let meetings = self.groups.meetings(number, state.round + 1);
-            let next = Round { group: Arc::clone(&state.group), round: state.round + 1, mine, meetings, ..*state };
+            let next = self.next_round(index, state);
             self.exchange_writes(out, index, &next);
             return Flow::Next(B);
         }
