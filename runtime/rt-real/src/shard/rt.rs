@@ -74,7 +74,7 @@ impl ShardRt {
         let sequence = request.header.request.sequence;
         let frame = Frame { header: request.header, body: request.body, bulk: copied(&request.bulk) };
         let next = self.0.net.borrow_mut().ask(server, frame)?;
-        let wait = PeerWait { rt: self, server, sequence, deadline, timer: None };
+        let wait = PeerWait { rt: self, server, sequence, timeout: Sleep { timers: &self.0.timers, at: deadline, timer: None } };
         if let Next::Dial(mut addresses, client, incarnation) = next {
             let config = &self.0.config;
             let introduction = Introduction {
@@ -114,8 +114,7 @@ struct PeerWait<'a> {
     rt: &'a ShardRt,
     server: ServerId,
     sequence: u64,
-    deadline: Nanos,
-    timer: Option<u64>,
+    timeout: Sleep<'a>,
 }
 
 impl Future for PeerWait<'_> {
@@ -126,23 +125,12 @@ impl Future for PeerWait<'_> {
         if let Some(outcome) = parts.net.borrow_mut().take_outcome(self.server, self.sequence, context.waker()) {
             return Poll::Ready(outcome);
         }
-        match self.timer {
-            None => self.timer = Some(parts.timers.add(self.deadline, context.waker().clone())),
-            Some(number) => {
-                if !parts.timers.renew(self.deadline, number, context.waker()) {
-                    return Poll::Ready(Err(Status::TimedOut));
-                }
-            }
-        }
-        Poll::Pending
+        self.timeout.poll(context.waker()).map(|()| Err(Status::TimedOut))
     }
 }
 
 impl Drop for PeerWait<'_> {
     fn drop(&mut self) {
-        if let Some(number) = self.timer {
-            self.rt.0.timers.remove(self.deadline, number);
-        }
         self.rt.0.net.borrow_mut().forget(self.server, self.sequence);
     }
 }
@@ -157,7 +145,6 @@ struct Sleep<'a> {
 impl Sleep<'_> {
     fn poll(&mut self, waker: &Waker) -> Poll<()> {
         match self.timer {
-            None if clock::now() >= self.at => return Poll::Ready(()),
             None => self.timer = Some(self.timers.add(self.at, waker.clone())),
             Some(number) => {
                 if !self.timers.renew(self.at, number, waker) {
@@ -199,7 +186,10 @@ impl Runtime for ShardRt {
 
     fn sleep_until(&self, at: Nanos) -> impl Future<Output = ()> {
         let mut sleep = Sleep { timers: &self.0.timers, at, timer: None };
-        poll_fn(move |context| sleep.poll(context.waker()))
+        poll_fn(move |context| match sleep.timer {
+            None if clock::now() >= at => Poll::Ready(()),
+            _ => sleep.poll(context.waker()),
+        })
     }
 
     async fn cpu(&self, _work: Work) {}
