@@ -1,111 +1,68 @@
 //! The places where the time of an operation can go, from the calling thread to the disk.
 
-/// Where time is spent. The order is the way of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Stage {
+macro_rules! stages {
+    ($( $(#[$doc:meta])* $stage:ident $name:literal $title:literal; )*) => {
+        /// Where time is spent. The order is the way of a request.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Stage { $( $(#[$doc])* $stage, )* }
+
+        impl Stage {
+            /// Every stage, in order.
+            pub const ALL: [Stage; 16] = [ $( Stage::$stage, )* ];
+
+            /// The name in files, tables and options.
+            pub fn name(self) -> &'static str {
+                match self { $( Stage::$stage => $name, )* }
+            }
+
+            /// For people.
+            pub fn title(self) -> &'static str {
+                match self { $( Stage::$stage => $title, )* }
+            }
+        }
+    };
+}
+
+stages! {
     /// Code of the client library, waits inside the process included.
-    Client = 0,
+    Client "client" "client";
     /// A process of a parallel program waits for others of the same program.
-    Peers = 1,
+    Peers "peers" "waits for other processes";
     /// The kernel and the FUSE gateway: between the call of the application and the client library.
-    Kernel = 2,
+    Kernel "kernel" "kernel and FUSE";
     /// A message waits in its sender: for a place in the window, for the socket.
-    SendQueue = 3,
+    SendQueue "send_queue" "send queue";
     /// On the way, request and reply together.
-    Network = 4,
+    Network "network" "network";
     /// Received, and nobody works on it yet.
-    ServerQueue = 5,
+    ServerQueue "server_queue" "server queue";
     /// A server's processor works on it.
-    Cpu = 6,
+    Cpu "cpu" "server CPU";
     /// It waits for a lock, a token, or the answer of another party.
-    Lock = 7,
+    Lock "lock" "lock or token wait";
     /// The change waits until the journal holds it.
-    Journal = 8,
+    Journal "journal" "journal wait";
     /// A disk access that followed the last one without a seek.
-    DiskNoSeek = 9,
+    DiskNoSeek "disk_no_seek" "disk, no seek";
     /// A disk access after a short seek.
-    DiskNear = 10,
+    DiskNear "disk_near" "disk, near seek";
     /// A disk access after a long seek.
-    DiskFar = 11,
+    DiskFar "disk_far" "disk, far seek";
     /// A pause before the request was sent again.
-    Retry = 12,
+    Retry "retry" "pause before a retry";
     /// A thread could go on and had to wait for a processor that others used.
-    Processor = 13,
+    Processor "processor" "waits for a processor";
     /// A request was given up, or is still waited for: its server has not answered.
-    NoAnswer = 14,
+    NoAnswer "no_answer" "no answer";
     /// Known to be outside the client, but no record says where: the part that is not covered.
-    Unseen = 15,
+    Unseen "unseen" "not seen";
 }
 
 impl Stage {
-    /// Every stage, in order.
-    pub const ALL: [Stage; 16] = [
-        Stage::Client,
-        Stage::Peers,
-        Stage::Kernel,
-        Stage::SendQueue,
-        Stage::Network,
-        Stage::ServerQueue,
-        Stage::Cpu,
-        Stage::Lock,
-        Stage::Journal,
-        Stage::DiskNoSeek,
-        Stage::DiskNear,
-        Stage::DiskFar,
-        Stage::Retry,
-        Stage::Processor,
-        Stage::NoAnswer,
-        Stage::Unseen,
-    ];
-
-    /// The name in files, tables and options.
-    pub fn name(self) -> &'static str {
-        match self {
-            Stage::Client => "client",
-            Stage::Peers => "peers",
-            Stage::Kernel => "kernel",
-            Stage::SendQueue => "send_queue",
-            Stage::Network => "network",
-            Stage::ServerQueue => "server_queue",
-            Stage::Cpu => "cpu",
-            Stage::Lock => "lock",
-            Stage::Journal => "journal",
-            Stage::DiskNoSeek => "disk_no_seek",
-            Stage::DiskNear => "disk_near",
-            Stage::DiskFar => "disk_far",
-            Stage::Retry => "retry",
-            Stage::Processor => "processor",
-            Stage::NoAnswer => "no_answer",
-            Stage::Unseen => "unseen",
-        }
-    }
-
     /// The stage of this name.
     pub fn from_name(name: &str) -> Option<Stage> {
         Stage::ALL.into_iter().find(|stage| stage.name() == name)
-    }
-
-    /// For people.
-    pub fn title(self) -> &'static str {
-        match self {
-            Stage::Client => "client",
-            Stage::Peers => "waits for other processes",
-            Stage::Kernel => "kernel and FUSE",
-            Stage::SendQueue => "send queue",
-            Stage::Network => "network",
-            Stage::ServerQueue => "server queue",
-            Stage::Cpu => "server CPU",
-            Stage::Lock => "lock or token wait",
-            Stage::Journal => "journal wait",
-            Stage::DiskNoSeek => "disk, no seek",
-            Stage::DiskNear => "disk, near seek",
-            Stage::DiskFar => "disk, far seek",
-            Stage::Retry => "pause before a retry",
-            Stage::Processor => "waits for a processor",
-            Stage::NoAnswer => "no answer",
-            Stage::Unseen => "not seen",
-        }
     }
 
     /// A disk stage with the class of its record: 1 no seek, 2 near seek, 3 far seek; 0 (not known)

@@ -84,11 +84,7 @@ impl Storage {
 
     /// For people: what happens.
     pub fn title(self) -> &'static str {
-        match self {
-            Storage::JournalWrite => "the journal was written",
-            Storage::JournalFlush => "the journal was flushed",
-            Storage::DataFlush => "data was flushed",
-        }
+        ["the journal was written", "the journal was flushed", "data was flushed"][self as usize]
     }
 }
 
