@@ -1,6 +1,5 @@
 //! Writes a new config, with the comments that a person needs who edits it later.
 
-use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -65,9 +64,38 @@ pub struct DraftServer {
 impl Draft {
     /// The text of the config.
     pub fn to_toml(&self) -> String {
-        let mut text = String::new();
-        self.render(&mut text).expect("writing to a String does not fail");
-        text
+        let Draft { fs_id, engine, durability, cache_layer, direct_io, encrypt_tcp, stripe_width, root_uid, root_gid, .. } = self;
+        let name = quoted(&self.fs_name);
+        let (stripe_size, inline_limit) = (ByteSize(self.stripe_bytes.into()), ByteSize(self.inline_limit.into()));
+        let faults = match self.allow_faults {
+            true => "allow_faults = true           # a laboratory may hold processes up (WEFT_FAULT): never where data matters\n",
+            false => "",
+        };
+        let fs = format!(
+            "\
+# A Weft file system. Servers and clients read this file; relative paths are relative to it.
+
+[fs]
+name = {name}
+id = \"{fs_id}\"
+key_file = \"key\"             # the key of a client; keep it private (0600)
+server_key_file = \"server.key\" # the key of servers: only on their machines, never on those of clients
+keys_file = \"keys\"            # the keys of clients and their rights (`weft key`): only where servers are
+engine = \"{engine}\"
+durability = \"{durability}\"          # sync | batch | none
+batch_interval_ms = {BATCH_INTERVAL_MS_DEFAULT}
+cache_layer = \"{cache_layer}\"   # order of accesses to the disks of data servers: none | write_behind | aggregation | server_directed
+direct_io = {direct_io}             # past the page cache
+shared_memory = true          # between clients and servers of one machine, for bulk data
+encrypt_tcp = {encrypt_tcp}           # nobody on the way reads or changes what goes over TCP; who does not encrypt is refused
+{faults}stripe_size = \"{stripe_size}\"          # of new files
+stripe_width = {stripe_width}              # datafiles of a new file; 0: one on every data server
+inline_limit = \"{inline_limit}\"         # files up to this size lie beside their inodes, unless a hint of their directory says otherwise; 0: none
+root_uid = {root_uid}                  # owner of the root directory when it is made
+root_gid = {root_gid}
+"
+        );
+        std::iter::once(fs).chain(self.servers.iter().map(DraftServer::to_toml)).collect()
     }
 
     /// Checks what it says, before anything is written for it.
@@ -88,58 +116,24 @@ impl Draft {
     pub fn write(&self, file: &Path) -> Result<()> {
         write_in_one_step(file, self.to_toml().as_bytes(), 0o644)
     }
+}
 
-    fn render(&self, out: &mut String) -> std::fmt::Result {
-        writeln!(out, "# A Weft file system. Servers and clients read this file; relative paths are relative to it.\n")?;
-        writeln!(out, "[fs]")?;
-        writeln!(out, "name = {}", quoted(&self.fs_name))?;
-        writeln!(out, "id = \"{}\"", self.fs_id)?;
-        writeln!(out, "key_file = \"key\"             # the key of a client; keep it private (0600)")?;
-        writeln!(out, "server_key_file = \"server.key\" # the key of servers: only on their machines, never on those of clients")?;
-        writeln!(out, "keys_file = \"keys\"            # the keys of clients and their rights (`weft key`): only where servers are")?;
-        writeln!(out, "engine = \"{}\"", self.engine)?;
-        writeln!(out, "durability = \"{}\"          # sync | batch | none", self.durability)?;
-        writeln!(out, "batch_interval_ms = {BATCH_INTERVAL_MS_DEFAULT}")?;
-        let layers = "none | write_behind | aggregation | server_directed";
-        writeln!(out, "cache_layer = \"{}\"   # order of accesses to the disks of data servers: {layers}", self.cache_layer)?;
-        writeln!(out, "direct_io = {}             # past the page cache", self.direct_io)?;
-        writeln!(out, "shared_memory = true          # between clients and servers of one machine, for bulk data")?;
-        writeln!(
-            out,
-            "encrypt_tcp = {}           # nobody on the way reads or changes what goes over TCP; who does not encrypt is refused",
-            self.encrypt_tcp
-        )?;
-        if self.allow_faults {
-            writeln!(out, "allow_faults = true           # a laboratory may hold processes up (WEFT_FAULT): never where data matters")?;
-        }
-        writeln!(out, "stripe_size = \"{}\"          # of new files", ByteSize(self.stripe_bytes.into()))?;
-        writeln!(out, "stripe_width = {}              # datafiles of a new file; 0: one on every data server", self.stripe_width)?;
-        writeln!(
-            out,
-            "inline_limit = \"{}\"         # files up to this size lie beside their inodes, unless a hint of their directory says otherwise; 0: none",
-            ByteSize(self.inline_limit.into())
-        )?;
-        writeln!(out, "root_uid = {}                  # owner of the root directory when it is made", self.root_uid)?;
-        writeln!(out, "root_gid = {}", self.root_gid)?;
-        for server in &self.servers {
-            writeln!(out, "\n[[server]]")?;
-            writeln!(out, "name = {}", quoted(&server.name))?;
-            writeln!(out, "role = \"{}\"", server.role)?;
-            writeln!(
-                out,
-                "id = {}                        # for ever: files are found by it, whatever the server is called and where it is",
-                server.id
-            )?;
-            writeln!(out, "address = {}", quoted(&server.address))?;
-            if let Some(listen) = &server.listen {
-                writeln!(out, "listen = {}", quoted(listen))?;
-            }
-            writeln!(out, "dir = {}", quoted(&server.dir))?;
-            if let Some(capacity) = server.capacity {
-                writeln!(out, "capacity = \"{capacity}\"")?;
-            }
-        }
-        Ok(())
+impl DraftServer {
+    fn to_toml(&self) -> String {
+        let DraftServer { role, id, .. } = self;
+        let (name, address, dir) = (quoted(&self.name), quoted(&self.address), quoted(&self.dir));
+        let listen = self.listen.as_ref().map_or(String::new(), |listen| format!("listen = {}\n", quoted(listen)));
+        let capacity = self.capacity.map_or(String::new(), |capacity| format!("capacity = \"{capacity}\"\n"));
+        format!(
+            "
+[[server]]
+name = {name}
+role = \"{role}\"
+id = {id}                        # for ever: files are found by it, whatever the server is called and where it is
+address = {address}
+{listen}dir = {dir}
+{capacity}"
+        )
     }
 }
 
