@@ -1,8 +1,6 @@
 //! A document of headings, sentences, tables and pictures, as one HTML file that needs nothing
 //! else, or as Markdown.
 
-use std::fmt::Write as _;
-
 use weft_charts::{Table, escape};
 
 /// A part of a document.
@@ -56,31 +54,25 @@ impl Document {
             _ => None,
         });
         let links: String = sections.map(|(number, text)| format!("<a href=\"#s{number}\">{}</a>", escape(text))).collect();
-        let _ = writeln!(out, "<nav>{links}</nav>");
+        out += &format!("<nav>{links}</nav>\n");
         for (number, block) in self.blocks.iter().enumerate() {
-            match block {
-                Block::Heading(level, text) => {
-                    let _ = writeln!(out, "<h{level} id=\"s{number}\">{}</h{level}>", escape(text));
-                }
-                Block::Text(text) => {
-                    let _ = writeln!(out, "<p>{}</p>", escape(text));
-                }
-                Block::Warning(text) => {
-                    let _ = writeln!(out, "<p class=\"warning\">{}</p>", escape(text));
-                }
-                Block::Table(table) => out.push_str(&html_table(table)),
+            out += &match block {
+                Block::Heading(level, text) => format!("<h{level} id=\"s{number}\">{}</h{level}>\n", escape(text)),
+                Block::Text(text) => format!("<p>{}</p>\n", escape(text)),
+                Block::Warning(text) => format!("<p class=\"warning\">{}</p>\n", escape(text)),
+                Block::Table(table) => html_table(table),
                 Block::Picture(svg, table) => {
-                    let _ = write!(out, "<figure>\n{svg}");
-                    if table.rows.len() <= TWIN_ROWS_MAX {
-                        let _ = write!(out, "<details><summary>As a table</summary>\n{}</details>\n", html_table(table));
-                    }
-                    out.push_str("</figure>\n");
+                    let twin = match table.rows.len() {
+                        0..=TWIN_ROWS_MAX => format!("<details><summary>As a table</summary>\n{}</details>\n", html_table(table)),
+                        _ => String::new(),
+                    };
+                    format!("<figure>\n{svg}{twin}</figure>\n")
                 }
                 Block::List(lines) => {
                     let items: String = lines.iter().map(|line| format!("<li>{}</li>\n", escape(line))).collect();
-                    let _ = writeln!(out, "<ul>\n{items}</ul>");
+                    format!("<ul>\n{items}</ul>\n")
                 }
-            }
+            };
         }
         out.push_str("</body>\n</html>\n");
         out
@@ -93,23 +85,17 @@ impl Document {
         let mut pictures = 0;
         for block in &self.blocks {
             out.push('\n');
-            match block {
-                Block::Heading(level, text) => {
-                    let _ = writeln!(out, "{} {}", "#".repeat(usize::from(*level)), plain(text));
-                }
-                Block::Text(text) => {
-                    let _ = writeln!(out, "{}", plain(text));
-                }
-                Block::Warning(text) => {
-                    let _ = writeln!(out, "> **{}**", plain(text));
-                }
-                Block::Table(table) => out.push_str(&markdown_table(table)),
+            out += &match block {
+                Block::Heading(level, text) => format!("{} {}\n", "#".repeat(usize::from(*level)), plain(text)),
+                Block::Text(text) => format!("{}\n", plain(text)),
+                Block::Warning(text) => format!("> **{}**\n", plain(text)),
+                Block::Table(table) => markdown_table(table),
                 Block::Picture(svg, table) => {
                     pictures += 1;
-                    let _ = writeln!(out, "![{}]({})", plain(&table.title), link(pictures, svg));
+                    format!("![{}]({})\n", plain(&table.title), link(pictures, svg))
                 }
-                Block::List(lines) => lines.iter().for_each(|line| out.push_str(&format!("- {}\n", plain(line)))),
-            }
+                Block::List(lines) => lines.iter().map(|line| format!("- {}\n", plain(line))).collect(),
+            };
         }
         out
     }
@@ -135,10 +121,8 @@ fn html_table(table: &Table) -> String {
 fn markdown_table(table: &Table) -> String {
     let line =
         |cells: &[String]| format!("| {} |\n", cells.iter().map(|cell| plain(cell).replace('|', "\\|")).collect::<Vec<_>>().join(" | "));
-    let mut out = line(&table.columns);
-    let _ = writeln!(out, "|{}", "---|".repeat(table.columns.len()));
-    table.rows.iter().for_each(|row| out.push_str(&line(row)));
-    out
+    let rule = format!("|{}\n", "---|".repeat(table.columns.len()));
+    [line(&table.columns), rule].into_iter().chain(table.rows.iter().map(|row| line(row))).collect()
 }
 
 /// Text whose signs mean nothing to Markdown. Names come from trace files, and those from anywhere.
