@@ -129,19 +129,17 @@ impl Svg {
     /// The document.
     pub(crate) fn finish(self, title: &str, description: &str) -> String {
         let (width, height) = (number(self.width), number(self.height));
-        let mut out = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\n"
-        );
-        let _ = writeln!(out, "<title>{}</title>\n<desc>{}</desc>\n<style>{STYLE}</style>", escape(title), escape(description));
-        if !self.patterns.is_empty() {
-            out.push_str("<defs>\n");
-            self.patterns.iter().for_each(|fill| out.push_str(&pattern(*fill)));
-            out.push_str("</defs>\n");
-        }
-        let _ = writeln!(out, "<rect class=\"bg\" x=\"0\" y=\"0\" width=\"{width}\" height=\"{height}\"/>");
-        out.push_str(&self.body);
-        out.push_str("</svg>\n");
-        out
+        let patterns: String = self.patterns.iter().map(|fill| pattern(*fill)).collect();
+        let defs = if patterns.is_empty() { String::new() } else { format!("<defs>\n{patterns}</defs>\n") };
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">
+<title>{}</title>\n<desc>{}</desc>\n<style>{STYLE}</style>
+{defs}<rect class=\"bg\" x=\"0\" y=\"0\" width=\"{width}\" height=\"{height}\"/>
+{}</svg>\n",
+            escape(title),
+            escape(description),
+            self.body
+        )
     }
 
     fn fill(&mut self, fill: Fill) -> String {
