@@ -253,6 +253,15 @@ pub fn wait_until(patience: Duration, mut condition: impl FnMut() -> Result<bool
     }
 }
 
+/// Ends a server that this process has started, as [`end`] does; at once if it has not come as far
+/// as its pid file.
+pub fn end_server(child: &mut Child, pid_file: &Path, patience: Duration) {
+    match end(pid_file, patience) {
+        Ok(Ended::Stopped | Ended::Killed) => drop(child.wait()),
+        _ => kill_child(child),
+    }
+}
+
 /// Ends a process that this one has started, at once.
 pub fn kill_child(child: &mut Child) {
     // It may have ended just now.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use weft_fuse::{ErrorCount, ErrorCounts, MountOptions, Remembers, Transport, Unmounter};
-use weft_host::command_socket::Service;
+use weft_host::command_socket::{self, Service};
 use weft_host::connect::{Common, Fs};
 use weft_host::mounted;
 use weft_host::mounted::Note;
@@ -237,16 +237,14 @@ fn serve(
     }
     let (pid_file, path) =
         mount_list::take_pid_file(&dir, fs.id(), place).with_context(|| format!("cannot mount at {}", place.display()))?;
-    let socket = weft_host::command_socket::path_for(&path);
+    let socket = command_socket::path_for(&path);
     weft_recording::identify(&mount_list::trace_name(place), None);
-    // A flood of lines would fill the disk.
-    let log = Mutex::new(LimitedLog::new(Log::to_stderr("weft mount")));
-    let log = Box::new(move |line: &str| log.lock().unwrap_or_else(PoisonError::into_inner).line(line));
+    let log = limited_log("weft mount");
     let session = match ties.device {
         Some(device) => weft_fuse::serve(fs.client.clone(), device, place, options, log)?,
         None => weft_fuse::mount(fs.client.clone(), place, options, log)?,
     };
-    listen_to_commands(&fs, session.error_counts(), &socket, &dir);
+    listen_to_commands_of_mount(&fs, session.error_counts(), &socket, &dir);
     let device = mounts::at(place)?.map(|mount| mount.device).unwrap_or_default();
     if let Err(error) = mount_list::note_mounted(&pid_file, fs.id(), place, &device) {
         tell(&format!("{} cannot be completed: {error}", path.display()));
@@ -304,14 +302,11 @@ fn end_mount(unmounter: &Unmounter, device: &str) {
 
 /// Lets `weft trace` and `weft status` reach this process. A mount that they cannot reach is a
 /// mount all the same.
-fn listen_to_commands(fs: &Fs, error_counts: Arc<ErrorCounts>, socket: &Path, dir: &Path) {
+fn listen_to_commands_of_mount(fs: &Fs, error_counts: Arc<ErrorCounts>, socket: &Path, dir: &Path) {
     let row =
         |error_count: ErrorCount| MountErrorRow { server: error_count.server, status: error_count.status.code(), count: error_count.count };
     let errors = move || MountErrors { rows: error_counts.list().into_iter().map(row).collect() };
-    let state = fs.config.as_ref().map(|config| StateDir::of_config(&config.file)).filter(|state| trust::is_own_folder(state.root()));
-    let home = state.map_or_else(|| dir.join("trace"), |state| state.trace_dir());
-    let trace = move |request: &TraceRequest| weft_recording::command(request, &home, weft_recording::Commander::Owner);
-    if let Err(error) = weft_host::command_socket::listen(socket, Service { trace: Arc::new(trace), errors: Arc::new(errors) }) {
+    if let Err(error) = listen_to_commands(fs, socket, dir, errors) {
         tell(&format!("commands cannot reach this mount while it runs: {error:#}"));
     }
     let client = fs.client.clone();
@@ -322,6 +317,23 @@ fn listen_to_commands(fs: &Fs, error_counts: Arc<ErrorCounts>, socket: &Path, di
             let _ = client.rt().block_on(client.trace(server, &TraceRequest::new(TraceAction::Dump)));
         }
     });
+}
+
+/// Lines of a gateway in its log: a flood of them would fill the disk.
+pub fn limited_log(who: &'static str) -> Box<dyn Fn(&str) + Send + Sync> {
+    let log = Mutex::new(LimitedLog::new(Log::to_stderr(who)));
+    Box::new(move |line| log.lock().unwrap_or_else(PoisonError::into_inner).line(line))
+}
+
+/// Lets `weft trace` and `weft status` reach a gateway, whose files are in `dir`.
+///
+/// # Errors
+/// The socket cannot be made.
+pub fn listen_to_commands(fs: &Fs, socket: &Path, dir: &Path, errors: impl Fn() -> MountErrors + Send + Sync + 'static) -> Result<()> {
+    let state = fs.config.as_ref().map(|config| StateDir::of_config(&config.file)).filter(|state| trust::is_own_folder(state.root()));
+    let home = state.map_or_else(|| dir.join("trace"), |state| state.trace_dir());
+    let trace = move |request: &TraceRequest| weft_recording::command(request, &home, weft_recording::Commander::Owner);
+    command_socket::listen(socket, Service { trace: Arc::new(trace), errors: Arc::new(errors) })
 }
 
 /// Checks that something can be mounted there; removes what a killed mount process left.

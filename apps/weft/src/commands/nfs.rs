@@ -3,20 +3,20 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use weft_base::ROOT_HANDLE;
-use weft_host::command_socket::{self, Service};
+use weft_host::command_socket;
 use weft_host::connect::{Common, Fs};
 use weft_host::output::{self, tell};
 use weft_host::process;
-use weft_host::state::StateDir;
 use weft_host::stop_signals::{HangUp, StopSignals};
-use weft_host::{gateway_list, mount_list, trust};
+use weft_host::{gateway_list, mount_list};
 use weft_nfs::{Export, Nfs, Serving, register};
-use weft_rt_real::{LimitedLog, Log};
-use weft_wire::ops::{MountErrors, TraceRequest};
+use weft_wire::ops::MountErrors;
+
+use super::mount;
 
 /// Serve a file system to NFS clients (NFSv3)
 #[derive(Debug, clap::Args)]
@@ -71,9 +71,6 @@ impl Args {
             );
         }
         let key = key.map(|key| key.key.clone());
-        // A flood of lines would fill the disk.
-        let log = Mutex::new(LimitedLog::new(Log::to_stderr("weft nfs")));
-        let log = Box::new(move |line: &str| log.lock().unwrap_or_else(PoisonError::into_inner).line(line));
         let address = listener.local_addr().context("cannot see the own address")?;
         if let Some(export) = exports.iter().find(|export| export.is_for_others() && address.ip().is_loopback()) {
             let (path, port) = (&export.path, address.port());
@@ -81,7 +78,7 @@ impl Args {
         }
         let address = address.to_string();
         let shown: Vec<String> = exports.iter().map(|export| export.path.clone()).collect();
-        let nfs = fs.run(Nfs::open(fs.client.clone(), key, exports, log)).map_err(|words| anyhow!(words))?;
+        let nfs = fs.run(Nfs::open(fs.client.clone(), key, exports, mount::limited_log("weft nfs"))).map_err(|words| anyhow!(words))?;
         let serving = Serving::begin(nfs, listener).context("cannot serve")?;
         // Forgotten when the gateway ends.
         let known = portmap.map(|socket| register(&socket, serving.address())).transpose().map_err(|words| anyhow!(words))?;
@@ -110,17 +107,12 @@ impl Args {
 fn list(fs: &Fs, address: &str) -> Option<[PathBuf; 2]> {
     weft_recording::identify(&gateway_list::trace_name(address), None);
     let begin = || -> Result<[PathBuf; 2]> {
-        let config = fs.config.as_ref().map(|config| config.file.as_path());
-        let dir = mount_list::dir_for(config)?;
-        let state = config.map(StateDir::of_config).filter(|state| trust::is_own_folder(state.root()));
-        let home = state.map_or_else(|| dir.join("trace"), |state| state.trace_dir());
+        let dir = mount_list::dir_for(fs.config.as_ref().map(|config| config.file.as_path()))?;
         let (pid_file, path) = gateway_list::take_pid_file(&dir, fs.id(), address)?;
         pid_file.hold_until_exit();
         let socket = command_socket::path_for(&path);
-        let trace = move |request: &TraceRequest| weft_recording::command(request, &home, weft_recording::Commander::Owner);
         // It counts no errors of servers: its clients are told of each.
-        let errors = || MountErrors { rows: Vec::new() };
-        command_socket::listen(&socket, Service { trace: Arc::new(trace), errors: Arc::new(errors) })?;
+        mount::listen_to_commands(fs, &socket, &dir, || MountErrors { rows: Vec::new() })?;
         Ok([socket, path])
     };
     begin().inspect_err(|error| tell(&format!("`weft status` and `weft trace` will not find this gateway: {error:#}"))).ok()

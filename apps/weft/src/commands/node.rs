@@ -126,14 +126,7 @@ fn watch(ended: &mpsc::Receiver<()>, servers: &mut Vec<(String, Child)>) {
 fn stop(state: &StateDir, servers: &mut [(String, Child)]) {
     thread::scope(|scope| {
         for (name, server) in servers {
-            scope.spawn(move || {
-                let ended = process::end(&state.pid_file(name), PATIENCE);
-                if !matches!(ended, Ok(process::Ended::Stopped | process::Ended::Killed)) {
-                    // It may not have come as far as its pid file.
-                    let _ = server.kill();
-                }
-                let _ = server.wait();
-            });
+            scope.spawn(move || process::end_server(server, &state.pid_file(name), PATIENCE));
         }
     });
 }

@@ -127,13 +127,7 @@ impl Args {
         let room = StartRoom::take(&state.run_dir());
         if let Err(error) = self.wait_until_serving(&state, &config, &mut started, common) {
             for server in &mut started {
-                // The message is about why it failed; that stopping may fail too changes nothing in
-                // it.
-                let ended = process::end(&state.pid_file(&server.name), LOOK);
-                if !matches!(ended, Ok(process::Ended::Stopped | process::Ended::Killed)) {
-                    // It may not have come as far as its pid file.
-                    process::kill_child(&mut server.child);
-                }
+                process::end_server(&mut server.child, &state.pid_file(&server.name), LOOK);
             }
             if new {
                 undo_create(&state, &begun_here);
