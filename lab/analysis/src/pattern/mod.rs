@@ -76,16 +76,6 @@ enum Relation {
 }
 
 impl Relation {
-    const ALL: [(&'static str, Relation); 7] = [
-        ("==", Relation::Equal),
-        ("<=", Relation::AtMost),
-        (">=", Relation::AtLeast),
-        ("!=", Relation::Unequal),
-        ("<", Relation::Less),
-        (">", Relation::Greater),
-        ("=", Relation::Equal),
-    ];
-
     fn holds(self, left: u64, right: u64) -> bool {
         match self {
             Relation::Less => left < right,

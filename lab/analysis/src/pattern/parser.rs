@@ -237,8 +237,15 @@ fn flag(word: &str) -> Option<Test> {
     })
 }
 
-/// Signs that are words of their own.
-const SIGNS: [(&str, Token); 7] = [
+/// Signs that are words of their own; longer ones first.
+const SIGNS: [(&str, Token); 14] = [
+    ("==", Token::Relation(Relation::Equal)),
+    ("<=", Token::Relation(Relation::AtMost)),
+    (">=", Token::Relation(Relation::AtLeast)),
+    ("!=", Token::Relation(Relation::Unequal)),
+    ("<", Token::Relation(Relation::Less)),
+    (">", Token::Relation(Relation::Greater)),
+    ("=", Token::Relation(Relation::Equal)),
     ("(", Token::Open),
     (")", Token::Close),
     ("!", Token::Not),
@@ -252,10 +259,7 @@ fn tokens(text: &str) -> Result<Vec<Found>, Misread> {
     let mut tokens = Vec::new();
     let (mut rest, mut letter) = (text, 0);
     while let Some(first) = rest.chars().next() {
-        let relation =
-            Relation::ALL.into_iter().find(|(sign, _)| rest.starts_with(sign)).map(|(sign, relation)| (sign, Token::Relation(relation)));
-        let sign = relation.or_else(|| SIGNS.into_iter().find(|(sign, _)| rest.starts_with(sign)));
-        let length = match sign {
+        let length = match SIGNS.into_iter().find(|(sign, _)| rest.starts_with(sign)) {
             Some((sign, token)) => {
                 tokens.push((letter, token));
                 sign.len()
