@@ -53,6 +53,8 @@ use anyhow::{Result, bail};
 use clap::{CommandFactory, Parser, Subcommand};
 use weft_host::connect::Common;
 use weft_host::ended::Ended;
+use weft_host::output::tell_at;
+use weft_rt_real::Level;
 
 /// Weft: a parallel file system.
 #[derive(Debug, Parser)]
@@ -182,6 +184,15 @@ impl Cli {
     pub fn run(self) -> Result<ExitCode> {
         self.command.run(&self.common)
     }
+}
+
+/// What a command ends with that runs a program. If it could not, it says so as itself: all that the
+/// program says goes the same way.
+fn ended_as(who: &str, ended: Result<ExitCode>) -> Result<ExitCode> {
+    ended.or_else(|error| {
+        tell_at(Level::Error, who, &crate::error_text(&error));
+        Ok(ExitCode::from(weft_host::job::FAILED))
+    })
 }
 
 /// Takes where to, which stands behind what.

@@ -10,8 +10,6 @@ use weft_host::connect::{Common, Fs, KEY_FILE_VARIABLE};
 use weft_host::door::{ABSORB_VARIABLE, LEASES_VARIABLE};
 use weft_host::fs_arg::is_url;
 use weft_host::job;
-use weft_host::output::tell_at;
-use weft_rt_real::Level;
 
 /// The library, beside this program or where `make install-library` puts it.
 const LIBRARY: &str = "libweft_preload.so";
@@ -72,13 +70,8 @@ impl Leases {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        match self.command(common) {
-            Ok(mut command) => Ok(job::become_program("weft preload", &mut command)),
-            Err(error) => {
-                tell_at(Level::Error, "weft preload", &crate::error_text(&error));
-                Ok(ExitCode::from(job::FAILED))
-            }
-        }
+        let command = self.command(common);
+        super::ended_as("weft preload", command.map(|mut command| job::become_program("weft preload", &mut command)))
     }
 
     /// The program with what it needs to find the file system.

@@ -14,11 +14,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use weft_host::connect::{Common, Fs};
 use weft_host::job::{self, JobSignals, end_as};
-use weft_host::output::{tell_at, tell_plainly};
+use weft_host::output::tell_plainly;
 use weft_host::private::{self, Said};
 use weft_host::units::ByteSize;
 use weft_host::{mounts, process, socket_path};
-use weft_rt_real::Level;
 
 use super::{mount, sweep};
 
@@ -125,13 +124,7 @@ struct Running {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        match self.supervise(common) {
-            Ok(code) => Ok(code),
-            Err(error) => {
-                tell_at(Level::Error, "weft run", &crate::error_text(&error));
-                Ok(ExitCode::from(job::FAILED))
-            }
-        }
+        super::ended_as("weft run", self.supervise(common))
     }
 
     fn supervise(&self, common: &Common) -> Result<ExitCode> {
