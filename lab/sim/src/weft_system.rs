@@ -12,10 +12,10 @@ use weft_layout::Strips;
 use weft_model::DiskModel;
 use weft_piosim::{CacheLayerConfig, ClusterConfig};
 use weft_plan::document::{Choices, Table, integer, text, truth};
-use weft_plan::units::{FILES_MAX, bytes, count, name, seconds, up_to};
+use weft_plan::units::{FILES_MAX, bytes, count, name, up_to};
 use weft_plan::workload;
 use weft_rt_sim::Profile;
-use weft_rt_sim::models::{CpuProfile, DiskProfile, NetProfile, ProcessProfile, SeekProfile};
+use weft_rt_sim::models::{ProcessProfile, SeekProfile};
 use weft_virtual_cluster::{ClusterShape, Durability, Engine, PhaseReport, TracedRun};
 use weft_workload::{Items, Workload};
 
@@ -126,24 +126,26 @@ pub fn read<'a>(
 
 /// The machines as the runtime in virtual time knows them.
 fn machines(section: &mut Layered<'_, '_>, config: &ClusterConfig) -> Result<Profile> {
-    let base = Profile::default();
+    let mut profile = Profile::default();
+    let Profile { net, cpu, disk, .. } = &mut profile;
+    section.set("request", &mut cpu.request_ns, nanos)?;
+    section.set("record", &mut cpu.record_ns, nanos)?;
+    section.set("send", &mut net.send_ns, nanos)?;
+    section.set("call", &mut disk.call_ns, nanos)?;
+    section.set("access_spread", &mut disk.access_spread_ns, nanos)?;
+    section.set("checksum_bandwidth", &mut cpu.checksum_bytes_per_s, bytes)?;
+    section.set("copy_bandwidth", &mut cpu.copy_bytes_per_s, bytes)?;
+    section.set("page_cache_bandwidth", &mut disk.memory_bytes_per_s, bytes)?;
+    disk.memory_write_bytes_per_s = disk.memory_bytes_per_s;
+    section.set("page_cache_write_bandwidth", &mut disk.memory_write_bytes_per_s, bytes)?;
+    section.set("reads_cached", &mut disk.reads_cached, |value| name(value, &CACHES))?;
     let ns = |seconds: f64| (seconds * 1e9).round() as u64;
-    let mut time = |key: &str, usual: u64| section.get(key, seconds).map(|found| found.map_or(usual, ns));
-    let (request_ns, record_ns) = (time("request", base.cpu.request_ns)?, time("record", base.cpu.record_ns)?);
-    let (send_ns, call_ns) = (time("send", base.net.send_ns)?, time("call", base.disk.call_ns)?);
-    let spread = time("access_spread", base.disk.access_spread_ns)?;
-    let mut rate = |key: &str, usual: u64| section.get(key, bytes).map(|found| found.unwrap_or(usual));
-    let checksum = rate("checksum_bandwidth", base.cpu.checksum_bytes_per_s)?;
-    let copy = rate("copy_bandwidth", base.cpu.copy_bytes_per_s)?;
-    let memory = rate("page_cache_bandwidth", base.disk.memory_bytes_per_s)?;
-    let memory_write = rate("page_cache_write_bandwidth", memory)?;
-    let reads_cached = section.get("reads_cached", |value| name(value, &CACHES))?.unwrap_or(true);
     // A path has two links, each of which a message passes as a whole in the model; cards and
     // switch of this runtime pass it through.
-    let net =
-        NetProfile { bytes_per_s: config.node.card.link_bandwidth, send_ns, latency_ns: 2 * ns(config.node.card.link_latency), ..base.net };
-    let cpu = CpuProfile { request_ns, record_ns, checksum_bytes_per_s: checksum, copy_bytes_per_s: copy };
-    let (read_ns, sync_ns, bandwidth, seek) = match config.server.disk {
+    net.latency_ns = 2 * ns(config.node.card.link_latency);
+    net.bytes_per_s = config.node.card.link_bandwidth;
+    let bandwidth;
+    (disk.read_ns, disk.sync_ns, bandwidth, disk.seek) = match config.server.disk {
         DiskModel::Refined { rpm, average_seek, track_seek, bandwidth, close_bytes } => {
             let half_rotation = 30.0 / rpm;
             let seek =
@@ -154,20 +156,11 @@ fn machines(section: &mut Layered<'_, '_>, config: &ClusterConfig) -> Result<Pro
         DiskModel::Ssd { page_read, page_program, bandwidth, .. } => (ns(page_read), ns(page_program), bandwidth, None),
         DiskModel::Ram { latency, bandwidth } => (ns(latency), ns(latency), bandwidth, None),
     };
-    let disk = DiskProfile {
-        call_ns,
-        memory_bytes_per_s: memory,
-        memory_write_bytes_per_s: memory_write,
-        reads_cached,
-        read_ns,
-        sync_ns,
-        read_bytes_per_s: bandwidth,
-        write_bytes_per_s: bandwidth,
-        jitter_ns: 0,
-        access_spread_ns: if matches!(config.server.disk, DiskModel::Simple { .. }) { spread } else { 0 },
-        seek,
-    };
-    Ok(Profile { net, cpu, disk, process: None })
+    (disk.read_bytes_per_s, disk.write_bytes_per_s) = (bandwidth, bandwidth);
+    if !matches!(config.server.disk, DiskModel::Simple { .. }) {
+        disk.access_spread_ns = 0;
+    }
+    Ok(profile)
 }
 
 /// `[process]`: what processes pay for messages and sleep. Nothing, unless one of its keys is
