@@ -35,7 +35,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-fn retry(mut call: impl FnMut() -> isize) -> io::Result<usize> {
+pub(crate) fn retry(mut call: impl FnMut() -> isize) -> io::Result<usize> {
     loop {
         let result = call();
         if result >= 0 {

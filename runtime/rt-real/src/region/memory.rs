@@ -13,6 +13,8 @@ use std::ptr::NonNull;
 
 use weft_wire::{REGION_BYTES_MAX, REGION_PAGE_BYTES};
 
+use crate::sys;
+
 /// Memory shared with one peer, mapped until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -130,16 +132,10 @@ impl Memory {
             let position = (from + done as u64) as libc::off64_t;
             // SAFETY: inside the mapping. Only the kernel writes, and it reports an address that it
             // cannot write to as an error.
-            let read = unsafe { libc::pread64(file.as_raw_fd(), self.base.as_ptr().add(offset + done).cast(), len - done, position) };
-            match read {
+            let read = || unsafe { libc::pread64(file.as_raw_fd(), self.base.as_ptr().add(offset + done).cast(), len - done, position) };
+            match sys::retry(read)? {
                 0 => break,
-                1.. => done += read as usize,
-                _ => {
-                    let error = io::Error::last_os_error();
-                    if error.kind() != io::ErrorKind::Interrupted {
-                        return Err(error);
-                    }
-                }
+                bytes => done += bytes,
             }
         }
         Ok(done)
