@@ -216,16 +216,10 @@ impl<'a> Series<'a> {
             drop(self.crew.take());
             shell(command, &self.name, self.bench.stop)?;
         }
-        let mut all = match self.crew.take() {
-            Some(crew) => crew,
-            None => self.bench.crew(self.work)?,
-        };
+        let mut all = self.crew.take().map_or_else(|| self.bench.crew(self.work), Ok)?;
         let steps = Measurement::of(self.work).into_iter().map(|measurement| (measurement, Used::default())).collect();
         let mut done = Done { steps, records: Records::default() };
-        let mut fresh = match &self.recorded {
-            Some(_) => Some(self.begin()?),
-            None => None,
-        };
+        let mut fresh = self.recorded.is_some().then(|| self.begin()).transpose()?;
         for (step, is_told) in &self.work.steps.cycle {
             if !is_told {
                 fresh.take().map_or(Ok(()), |fresh| self.record(fresh, &mut done.records))?;
@@ -303,10 +297,7 @@ impl<'a> Series<'a> {
     }
 
     fn end(self) -> Result<()> {
-        let mut crew = match self.crew {
-            Some(crew) => crew,
-            None => self.bench.crew(self.work)?,
-        };
+        let mut crew = self.crew.map_or_else(|| self.bench.crew(self.work), Ok)?;
         self.work.steps.after.iter().try_for_each(|step| crew.run(*step, self.work, || Ok(())).map(drop))
     }
 }

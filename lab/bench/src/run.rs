@@ -188,10 +188,7 @@ impl Bench<'_> {
     /// # Errors
     /// Of the file system, the ceiling or a server that does not answer.
     pub fn timed(&self, crew: &mut Crew, step: WorkStep, work: &Workload) -> Result<Repetition> {
-        let ceiling = match &self.yardstick {
-            Some(yardstick) => yardstick.measure(step, work)?,
-            None => None,
-        };
+        let ceiling = self.yardstick.as_ref().map_or(Ok(None), |yardstick| yardstick.measure(step, work))?;
         let mut before = None;
         let outcome = crew.run(step, work, || {
             before = self.observer.as_ref().map(Observer::look).transpose()?;

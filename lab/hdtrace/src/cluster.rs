@@ -182,10 +182,7 @@ fn read_node(lookup: Lookup<'_>, node: &Element) -> Result<ModelNode, Error> {
 }
 
 fn read_link(lookup: Lookup<'_>, link: &Element) -> Result<ModelLink, Error> {
-    let to = match link.attribute("to") {
-        Some(_) => Some(lookup.number(link, "to", "the number of a component")?),
-        None => None,
-    };
+    let to = link.attribute("to").map(|_| lookup.number(link, "to", "the number of a component")).transpose()?;
     Ok(ModelLink { to, latency: seconds(lookup, link, "Latency")?, bytes_per_second: bytes(lookup, link, "Bandwidth")? })
 }
 

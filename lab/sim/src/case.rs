@@ -91,12 +91,8 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<Case> {
     root.value("description", text)?;
     check_machines(&root)?;
     let profile = plan.profile(&root, choices)?;
-    let model = match root.swept("cluster_model", choices, text)? {
-        Some(path) => {
-            Some(workload::read_model(&plan.folder.join(&path)).map_err(|error| root.error("cluster_model", &format!("{error:#}")))?)
-        }
-        None => None,
-    };
+    let model = root.swept("cluster_model", choices, text)?.map(|path| workload::read_model(&plan.folder.join(&path)));
+    let model = model.transpose().map_err(|error| root.error("cluster_model", &format!("{error:#}")))?;
     let config = cluster::read(plan, (&root, profile.as_ref()), model, choices)?;
     let tables = root.tables("workload")?;
     if tables.is_empty() {
