@@ -13,9 +13,9 @@ impl State {
     /// A message met a machine where nobody has this connection: if it has power, it says so.
     pub(super) fn reset(&mut self, id: u32, met: End) {
         let connection = &mut self.net.connections[id as usize];
-        *connection.state(met) = EndState::Gone;
-        let (from, to) = (connection.node(met), connection.node(met.other()));
-        if self.nodes[from.index()].has_power && *self.net.connections[id as usize].state(met.other()) != EndState::Gone {
+        connection.side_mut(met).state = EndState::Gone;
+        let (from, to) = (connection.side(met).node, connection.side(met.other()).node);
+        if self.nodes[from.index()].has_power && self.net.connections[id as usize].side(met.other()).state != EndState::Gone {
             let at = self.clock.now + self.latency(from, to) + self.draw_extra(from, to);
             self.clock.events.plan(at, Event::Notice { connection: id, end: met.other() });
         }
@@ -33,13 +33,14 @@ impl State {
     /// that is on the way there.
     pub(crate) fn notice(&mut self, id: u32, end: End) {
         let connection = &mut self.net.connections[id as usize];
-        if *connection.state(end) == EndState::Gone {
+        if connection.side(end).state == EndState::Gone {
             return;
         }
-        let was_open = std::mem::replace(connection.state(end), EndState::Gone) == EndState::Open;
-        let (node, life) = (connection.node(end), connection.life(end));
+        let was_open = std::mem::replace(&mut connection.side_mut(end).state, EndState::Gone) == EndState::Open;
+        let (node, life) = (connection.side(end).node, connection.side(end).life);
         let other = end.other();
-        let (other_node, other_state, other_from) = (connection.node(other), *connection.state(other), connection.lane(other).all_there_at);
+        let (other_node, other_state, other_from) =
+            (connection.side(other).node, connection.side(other).state, connection.side(other).lane.all_there_at);
         if other_state == EndState::Open || (end == End::Server && other_state == EndState::Opening) {
             let at = (self.clock.now + self.latency(node, other_node) + self.draw_extra(node, other_node)).max(other_from);
             self.clock.events.plan(at, Event::Notice { connection: id, end: other });
@@ -61,7 +62,7 @@ impl State {
     }
 
     pub(crate) fn connect_timeout(&mut self, id: u32) {
-        if self.net.connections[id as usize].client_end == EndState::Opening {
+        if self.net.connections[id as usize].at_client.state == EndState::Opening {
             self.notice(id, End::Client);
         }
     }
@@ -71,7 +72,7 @@ impl State {
         connection.queued.clear();
         let key = (connection.server, connection.client, connection.incarnation);
         let mut waiting: Vec<(u64, SlotId)> = connection.waiting.drain().collect();
-        let node = connection.client_node;
+        let node = connection.at_client.node;
         waiting.sort_unstable_by_key(|(sequence, _)| *sequence);
         let peers = &mut self.nodes[node.index()].peers;
         if peers.get(&key) == Some(&id) {
@@ -88,8 +89,8 @@ impl State {
     /// Takes a connection from the lists of its nodes when neither end has it any more.
     pub(super) fn forget_connection(&mut self, id: u32) {
         let connection = &self.net.connections[id as usize];
-        if connection.client_end == EndState::Gone && connection.server_end != EndState::Open {
-            for node in [connection.client_node, connection.server_node] {
+        if connection.at_client.state == EndState::Gone && connection.at_server.state != EndState::Open {
+            for node in [connection.at_client.node, connection.at_server.node] {
                 self.nodes[node.index()].connections.retain(|other| *other != id);
             }
         }
@@ -100,20 +101,20 @@ impl State {
         for id in self.nodes[node.index()].connections.clone() {
             for end in [End::Client, End::Server] {
                 let connection = &mut self.net.connections[id as usize];
-                if connection.node(end) != node || *connection.state(end) == EndState::Gone {
+                if connection.side(end).node != node || connection.side(end).state == EndState::Gone {
                     continue;
                 }
-                if end == End::Server && connection.server_end == EndState::Opening {
+                if end == End::Server && connection.at_server.state == EndState::Opening {
                     // The client's first message is on its way; it will find whoever is there then.
                     continue;
                 }
-                *connection.state(end) = EndState::Gone;
+                connection.side_mut(end).state = EndState::Gone;
                 if end == End::Client {
                     connection.queued.clear();
                     connection.waiting.clear();
                 }
                 let other = end.other();
-                let (other_node, other_from) = (connection.node(other), connection.lane(other).all_there_at);
+                let (other_node, other_from) = (connection.side(other).node, connection.side(other).lane.all_there_at);
                 // What the process sent last may be lost with it.
                 let keeps = self.fault_random.coin();
                 let at = if power_cut {
@@ -123,7 +124,7 @@ impl State {
                     let told = self.clock.now + self.latency(node, other_node) + self.draw_extra(node, other_node);
                     if keeps { told.max(other_from) } else { told }
                 };
-                self.net.connections[id as usize].lane(other).is_dead |= !keeps;
+                self.net.connections[id as usize].side_mut(other).lane.is_dead |= !keeps;
                 self.clock.events.plan(at, Event::Notice { connection: id, end: other });
                 self.forget_connection(id);
             }
@@ -144,7 +145,7 @@ impl State {
     /// True if the connection is between these two nodes, whichever of them is its client.
     pub(crate) fn joins(&self, id: u32, a: NodeId, b: NodeId) -> bool {
         let connection = &self.net.connections[id as usize];
-        let ends = (connection.client_node, connection.server_node);
+        let ends = (connection.at_client.node, connection.at_server.node);
         ends == (a, b) || ends == (b, a)
     }
 

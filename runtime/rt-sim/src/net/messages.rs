@@ -14,7 +14,7 @@ impl State {
     /// Sends; gives when the sender's card begins with it, unless the connection is broken.
     pub(super) fn send(&mut self, id: u32, to: End, parcel: Parcel) -> Option<u64> {
         let connection = &self.net.connections[id as usize];
-        let (from_node, to_node) = (connection.node(to.other()), connection.node(to));
+        let (from_node, to_node) = (connection.side(to.other()).node, connection.side(to).node);
         let bytes = match &parcel {
             Parcel::Frame(frame) => frame.wire_bytes(),
             Parcel::Connect | Parcel::Accept => HANDSHAKE_BYTES,
@@ -30,7 +30,7 @@ impl State {
             }
         }
         let now = self.clock.now;
-        let lane = self.net.connections[id as usize].lane(to);
+        let lane = &mut self.net.connections[id as usize].side_mut(to).lane;
         if lane.is_dead {
             return None;
         }
@@ -38,7 +38,7 @@ impl State {
         let mut extra = lane.last_extra;
         if !is_same_send {
             extra = self.draw_extra(from_node, to_node);
-            self.net.connections[id as usize].lane(to).last_extra = extra;
+            self.net.connections[id as usize].side_mut(to).lane.last_extra = extra;
         }
         let (delay, copies) = self.draw_message_fault(id, to, &parcel)?;
         let handshake = if matches!(parcel, Parcel::Connect) { 2 * self.latency(from_node, to_node) } else { 0 };
@@ -77,9 +77,9 @@ impl State {
     fn launch(&mut self, message: Message, first_byte: u64, in_order: bool) {
         let (id, to, last_byte) = (message.connection, message.to, message.last_byte);
         let connection = &self.net.connections[id as usize];
-        let ends = (connection.client_node, connection.server_node);
+        let ends = (connection.at_client.node, connection.at_server.node);
         let is_loopback = self.is_local(ends.0, ends.1);
-        let lane = self.net.connections[id as usize].lane(to);
+        let lane = &mut self.net.connections[id as usize].side_mut(to).lane;
         let arrival = first_byte.max(lane.last_arrival);
         if in_order {
             lane.last_arrival = arrival;
@@ -123,10 +123,10 @@ impl State {
         let random = &mut self.fault_random;
         if random.chance(faults.lose) {
             let breaks = matches!(parcel, Parcel::Connect | Parcel::Accept) || random.coin();
-            let node = self.net.connections[id as usize].node(to);
+            let node = self.net.connections[id as usize].side(to).node;
             self.note(node, format_args!("a message to this node is lost{}", if breaks { ", the connection stalls" } else { "" }));
             if breaks {
-                self.net.connections[id as usize].lane(to).is_dead = true;
+                self.net.connections[id as usize].side_mut(to).lane.is_dead = true;
                 self.break_connection(id);
             }
             return None;
@@ -140,11 +140,11 @@ impl State {
     pub(crate) fn arrive(&mut self, index: u32) {
         let message = self.net.messages.get(index);
         let (id, to, bytes, last_byte) = (message.connection, message.to, message.bytes, message.last_byte);
-        let node = self.net.connections[id as usize].node(to);
+        let node = self.net.connections[id as usize].side(to).node;
         let service = self.slowed(node, transfer_ns(bytes, self.profile.net.bytes_per_s));
         let now = self.clock.now;
         let end = self.nodes[node.index()].receiving.serve_until(now, service, last_byte);
-        let lane = self.net.connections[id as usize].lane(to);
+        let lane = &mut self.net.connections[id as usize].side_mut(to).lane;
         let delivery = end.max(lane.last_delivery);
         lane.last_delivery = delivery;
         self.clock.events.plan(delivery, Event::Deliver(index));
@@ -154,14 +154,14 @@ impl State {
     pub(crate) fn deliver(&mut self, index: u32) {
         let Message { connection: id, to, parcel, bytes, .. } = self.net.messages.take(index);
         let connection = &mut self.net.connections[id as usize];
-        if connection.lane(to).is_dead {
+        if connection.side(to).lane.is_dead {
             return;
         }
         if let Parcel::Connect = parcel {
             return self.deliver_connect(id);
         }
-        let (node, life) = (connection.node(to), connection.life(to));
-        if *connection.state(to) == EndState::Gone || !self.is_alive(node, life) {
+        let (node, life) = (connection.side(to).node, connection.side(to).life);
+        if connection.side(to).state == EndState::Gone || !self.is_alive(node, life) {
             return self.reset(id, to);
         }
         match parcel {
@@ -182,7 +182,7 @@ impl State {
     fn deliver_reply(&mut self, id: u32, frame: Frame) {
         if let Some(slot) = self.net.connections[id as usize].waiting.remove(&frame.header.request.sequence) {
             if self.profile.process.is_some() {
-                return self.keep_reply(self.net.connections[id as usize].client_node, slot, frame);
+                return self.keep_reply(self.net.connections[id as usize].at_client.node, slot, frame);
             }
             self.clock.finish_wait(slot, Outcome::Reply(Ok(frame)));
         }
@@ -190,16 +190,16 @@ impl State {
 
     fn deliver_connect(&mut self, id: u32) {
         let connection = &mut self.net.connections[id as usize];
-        if connection.client_end == EndState::Gone || connection.server_end != EndState::Opening {
+        if connection.at_client.state == EndState::Gone || connection.at_server.state != EndState::Opening {
             return;
         }
-        let node = connection.server_node;
+        let node = connection.at_server.node;
         let server = &self.nodes[node.index()];
         if !server.is_running {
             return self.reset(id, End::Server);
         }
-        connection.server_end = EndState::Open;
-        connection.server_life = server.life;
+        connection.at_server.state = EndState::Open;
+        connection.at_server.life = server.life;
         let (client, incarnation) = (connection.client, connection.incarnation);
         // Virtual networks authenticate nobody: everybody may do everything.
         let (peer, key, access) = (PeerId(u64::from(id)), KeyId::SERVERS, KeyRights::SERVER);
@@ -209,7 +209,7 @@ impl State {
 
     fn deliver_accept(&mut self, id: u32) {
         let connection = &mut self.net.connections[id as usize];
-        connection.client_end = EndState::Open;
+        connection.at_client.state = EndState::Open;
         for (slot, frame) in std::mem::take(&mut connection.queued) {
             if self.clock.slots.is_live(slot) {
                 self.send_request(id, slot, frame);

@@ -58,21 +58,25 @@ enum EndState {
 /// A connection from its first message on. Its index is the identity of the peer at the server.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    client_node: NodeId,
-    client_life: u32,
-    server_node: NodeId,
-    server_life: u32,
+    at_client: Side,
+    at_server: Side,
     pub(crate) server: ServerId,
     client: ClientId,
     incarnation: u32,
-    client_end: EndState,
-    server_end: EndState,
     /// Requests that wait for the connection to open.
     queued: Vec<(SlotId, Frame)>,
     /// Requests that wait for their reply, by sequence number.
     waiting: FastMap<u64, SlotId>,
-    to_server: Lane,
-    to_client: Lane,
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+struct Side {
+    node: NodeId,
+    life: u32,
+    state: EndState,
+    /// The way here.
+    lane: Lane,
 }
 
 /// One direction of a connection.
@@ -113,35 +117,27 @@ pub(crate) struct Message {
 impl Connection {
     /// The node of its client.
     pub(crate) fn client(&self) -> NodeId {
-        self.client_node
+        self.at_client.node
     }
 
-    fn lane(&mut self, to: End) -> &mut Lane {
-        match to {
-            End::Server => &mut self.to_server,
-            End::Client => &mut self.to_client,
-        }
-    }
-
-    fn node(&self, end: End) -> NodeId {
+    fn side(&self, end: End) -> &Side {
         match end {
-            End::Server => self.server_node,
-            End::Client => self.client_node,
+            End::Server => &self.at_server,
+            End::Client => &self.at_client,
         }
     }
 
-    fn life(&self, end: End) -> u32 {
+    fn side_mut(&mut self, end: End) -> &mut Side {
         match end {
-            End::Server => self.server_life,
-            End::Client => self.client_life,
+            End::Server => &mut self.at_server,
+            End::Client => &mut self.at_client,
         }
     }
+}
 
-    fn state(&mut self, end: End) -> &mut EndState {
-        match end {
-            End::Server => &mut self.server_end,
-            End::Client => &mut self.client_end,
-        }
+impl Side {
+    fn new(node: NodeId, life: u32) -> Side {
+        Side { node, life, state: EndState::Opening, lane: Lane::default() }
     }
 }
 

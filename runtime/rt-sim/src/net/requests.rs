@@ -6,7 +6,7 @@ use weft_rt::PeerId;
 use weft_trace::OpenStagedSpan;
 use weft_wire::{Frame, Header, MessageKind};
 
-use super::{Connection, EndState, Lane, Parcel, seal};
+use super::{Connection, EndState, Parcel, Side, seal};
 use crate::ids::{End, NodeId, SlotId};
 use crate::queue::Event;
 use crate::slots::{Outcome, Reason};
@@ -41,7 +41,7 @@ impl State {
         let before = connection.waiting.insert(sequence, slot);
         assert!(before.is_none(), "two unfinished requests of {:?} to {server} have the sequence number {sequence}", key.1);
         let frame = seal(header, body, bulk);
-        if connection.client_end == EndState::Open {
+        if connection.at_client.state == EndState::Open {
             self.send_in_turn(id, slot, frame);
         } else {
             connection.queued.push((slot, frame));
@@ -74,19 +74,13 @@ impl State {
     fn connect(&mut self, node: NodeId, server_node: NodeId, key: (ServerId, ClientId, u32)) -> u32 {
         let id = self.net.connections.len() as u32;
         self.net.connections.push(Connection {
-            client_node: node,
-            client_life: self.nodes[node.index()].life,
-            server_node,
-            server_life: 0,
+            at_client: Side::new(node, self.nodes[node.index()].life),
+            at_server: Side::new(server_node, 0),
             server: key.0,
             client: key.1,
             incarnation: key.2,
-            client_end: EndState::Opening,
-            server_end: EndState::Opening,
             queued: Vec::new(),
             waiting: FastMap::default(),
-            to_server: Lane::default(),
-            to_client: Lane::default(),
         });
         let client = &mut self.nodes[node.index()];
         client.peers.insert(key, id);
@@ -120,7 +114,7 @@ impl State {
             let mut replies = std::mem::take(&mut self.nodes[node.index()].replies);
             for (peer, reply, traced) in replies.drain(..) {
                 let Some(connection) = self.net.connections.get(peer.0 as usize) else { continue };
-                if connection.server_node == node && connection.server_end == EndState::Open {
+                if connection.at_server.node == node && connection.at_server.state == EndState::Open {
                     let frame = seal(Header { kind: MessageKind::Reply, ..reply.header }, reply.body, reply.bulk);
                     let begin = self.send(peer.0 as u32, End::Client, Parcel::Frame(frame));
                     if let (Some(tracing), Some(traced)) = (&self.tracing, traced) {
