@@ -10,7 +10,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp};
@@ -193,13 +193,19 @@ pub fn this_program() -> Result<Command> {
 }
 
 /// The value of `LD_PRELOAD` with this library in front of others.
-pub fn preloaded(library: &Path) -> OsString {
+///
+/// # Errors
+/// The loader of programs would not find it.
+pub fn preloaded(library: &Path) -> Result<OsString> {
+    if library.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b':' | b' ' | b'\t' | b'\n')) {
+        bail!("{}: the loader of programs takes no library whose path has spaces or colons", library.display());
+    }
     let mut all = library.as_os_str().to_owned();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         all.push(":");
         all.push(others);
     }
-    all
+    Ok(all)
 }
 
 /// The folder for temporary files; an empty `TMPDIR` names none, as for shells.

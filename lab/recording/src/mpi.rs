@@ -3,7 +3,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -42,7 +41,7 @@ pub fn library(launcher: &OsStr, wanted: Option<&str>) -> Result<PathBuf> {
         let mut paths = given.into_iter().chain(places).map(|place| place.join(format!("libweft-mpitrace-{family}.so")));
         paths.find(|path| path.is_file()).and_then(|path| path.canonicalize().ok())
     };
-    let library = match wanted {
+    Ok(match wanted {
         Some(family) => {
             found(family).with_context(|| format!("there is no libweft-mpitrace-{family}.so beside this program or in ../lib"))?
         }
@@ -57,11 +56,7 @@ pub fn library(launcher: &OsStr, wanted: Option<&str>) -> Result<PathBuf> {
                 "there is no libweft-mpitrace-mpich.so or -openmpi.so beside this program or in ../lib: `make install-mpiio` puts it there"
             ),
         },
-    };
-    if library.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b':' | b' ' | b'\t' | b'\n')) {
-        bail!("{}: the loader of programs takes no library whose path has spaces or colons", library.display());
-    }
-    Ok(library)
+    })
 }
 
 /// Of which MPI a launcher is, by what it says of itself.

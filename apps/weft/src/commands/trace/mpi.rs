@@ -31,7 +31,7 @@ pub struct Args {
 
 impl Args {
     pub fn run(self) -> Result<ExitCode> {
-        let library = library(&self.command[0], self.mpi.as_deref())?;
+        let preloaded = job::preloaded(&library(&self.command[0], self.mpi.as_deref())?)?;
         let folder = std::path::absolute(&self.into)?;
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         if fs::read_dir(&folder).with_context(|| folder.display().to_string())?.next().is_some() {
@@ -41,7 +41,7 @@ impl Args {
         command.args(&self.command[1..]);
         command.env("WEFT_MPITRACE", &folder).env("WEFT_MPITRACE_LIMIT", self.limit.0.to_string());
         // The library of MPI-IO answers behind this one.
-        command.env("LD_PRELOAD", job::preloaded(&library));
+        command.env("LD_PRELOAD", preloaded);
         // From now on, whatever ends the program, what it did is made a project.
         let signals = JobSignals::hold()?;
         let mut launcher = signals.start(&command).with_context(|| format!("cannot run {}", self.command[0].display()))?;
