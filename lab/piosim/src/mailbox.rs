@@ -74,6 +74,19 @@ struct List {
     tail: u32,
 }
 
+impl List {
+    const EMPTY: List = List { head: NONE, tail: NONE };
+
+    /// Puts something at the end; `link` lets what was the last one know it.
+    fn push(&mut self, index: u32, link: impl FnOnce(u32)) {
+        match self.head {
+            NONE => self.head = index,
+            _ => link(self.tail),
+        }
+        self.tail = index;
+    }
+}
+
 /// All messages and receives of a cluster.
 #[derive(Default)]
 pub struct Mailbox {
@@ -119,13 +132,7 @@ impl Mailbox {
         self.order += 1;
         self.any_posted += usize::from(key.from == ANY);
         let index = self.posted.add(Posted { task, order: self.order, next: NONE });
-        let list = self.waiting_receives.entry(key).or_insert(List { head: NONE, tail: NONE });
-        if list.head == NONE {
-            list.head = index;
-        } else {
-            self.posted[list.tail as usize].next = index;
-        }
-        list.tail = index;
+        self.waiting_receives.entry(key).or_insert(List::EMPTY).push(index, |last| self.posted[last as usize].next = index);
         None
     }
 
@@ -139,13 +146,8 @@ impl Mailbox {
             match self.take_receive(key) {
                 Some(task) => self.envelopes[envelope as usize].matched = Some(task),
                 None => {
-                    let list = self.waiting_messages.entry(key).or_insert(List { head: NONE, tail: NONE });
-                    if list.head == NONE {
-                        list.head = envelope;
-                    } else {
-                        self.envelopes[list.tail as usize].next = envelope;
-                    }
-                    list.tail = envelope;
+                    let link = |last: u32| self.envelopes[last as usize].next = envelope;
+                    self.waiting_messages.entry(key).or_insert(List::EMPTY).push(envelope, link);
                 }
             }
         }
