@@ -186,8 +186,8 @@ impl Cli {
     }
 }
 
-/// What a command ends with that runs a program. If it could not, it says so as itself: all that the
-/// program says goes the same way.
+/// What a command ends with that runs a program. If it could not, it says so as itself: all that
+/// the program says goes the same way.
 fn ended_as(who: &str, ended: Result<ExitCode>) -> Result<ExitCode> {
     ended.or_else(|error| {
         tell_at(Level::Error, who, &crate::error_text(&error));
