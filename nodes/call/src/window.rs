@@ -15,27 +15,33 @@ use std::task::{Context, Poll, Wake, Waker};
 pub async fn run_window<F: Future>(flows: impl IntoIterator<Item = F>, window: usize) -> Vec<F::Output> {
     let mut waiting = flows.into_iter();
     let Some(first) = waiting.next() else { return Vec::new() };
-    match waiting.next() {
-        // One alone needs no waker of its own. That saves memory and locks, and a runtime that sees
-        // its own waker may wait in the cheapest way: the synchronous request is the most frequent
-        // case of all.
-        None => vec![first.await],
+    // A flow is kilobytes: nothing that has been moved stays here while it runs.
+    let (alone, many) = match waiting.next() {
+        None => (Some(first), None),
         // Boxed, so that callers stay small: they are moved before they run.
-        Some(second) => Box::pin(run_many([first, second].into_iter().chain(waiting), window)).await,
+        Some(second) => (None, Some(Box::pin(run_many(FlowsOf::new([first, second], waiting), window)))),
+    };
+    // One alone needs no waker of its own. That saves memory and locks, and a runtime that sees its
+    // own waker may wait in the cheapest way: the synchronous request is the most frequent case of
+    // all.
+    let mut alone = pin!(alone);
+    match (alone.as_mut().as_pin_mut(), many) {
+        (Some(flow), _) => vec![flow.await],
+        (None, Some(many)) => many.await,
+        (None, None) => unreachable!("there is a first flow"),
     }
 }
 
-async fn run_many<F: Future>(waiting: impl Iterator<Item = F>, window: usize) -> Vec<F::Output> {
+async fn run_many<F: Future>(mut flows: FlowsOf<impl Iterator<Item = F>, F>, window: usize) -> Vec<F::Output> {
     if window <= 1 {
-        let mut results = Vec::new();
-        for flow in waiting {
-            results.push(flow.await);
+        while flows.fill(0) {
+            let (flow, result) = &mut flows.slots[0];
+            flows.results[*result] = Some(flow.as_mut().as_pin_mut().expect("it was just put there").await);
         }
-        return results;
+    } else {
+        let mut driver = Driver::begin(&mut flows, window);
+        poll_fn(|context| driver.poll(&mut flows, context)).await;
     }
-    let mut flows = FlowsOf { waiting, slots: Vec::new(), results: Vec::new() };
-    let mut driver = Driver::begin(&mut flows, window);
-    poll_fn(|context| driver.poll(&mut flows, context)).await;
     flows.results.into_iter().map(|result| result.expect("every slot ran until nothing was left")).collect()
 }
 
@@ -70,30 +76,49 @@ trait Flows {
     fn poll(&mut self, slot: usize, context: &mut Context<'_>) -> bool;
 }
 
+/// A flow in its slot, until it has finished.
+type Flow<F> = Pin<Box<Option<F>>>;
+
 struct FlowsOf<I, F: Future> {
+    /// The first ones, which are on the heap already.
+    first: std::array::IntoIter<Flow<F>, 2>,
     waiting: I,
     /// Each with the place of its result.
-    slots: Vec<(Pin<Box<Option<F>>>, usize)>,
+    slots: Vec<(Flow<F>, usize)>,
     results: Vec<Option<F::Output>>,
+}
+
+impl<I: Iterator<Item = F>, F: Future> FlowsOf<I, F> {
+    fn new(first: [F; 2], waiting: I) -> FlowsOf<I, F> {
+        FlowsOf { first: first.map(|flow| Box::pin(Some(flow))).into_iter(), waiting, slots: Vec::new(), results: Vec::new() }
+    }
 }
 
 impl<I: Iterator<Item = F>, F: Future> Flows for FlowsOf<I, F> {
     fn fill(&mut self, slot: usize) -> bool {
-        let next = self.waiting.next();
-        let (is_left, result) = (next.is_some(), self.results.len());
-        match self.slots.get_mut(slot) {
-            // Moved once: an unfinished flow is hundreds of bytes.
-            Some(slot) => {
-                slot.0.set(next);
-                slot.1 = result;
+        let result = self.results.len();
+        match (self.first.next(), self.slots.get_mut(slot)) {
+            (Some(flow), Some(slot)) => *slot = (flow, result),
+            (Some(flow), None) => self.slots.push((flow, result)),
+            (None, slot) => {
+                let next = self.waiting.next();
+                let is_left = next.is_some();
+                match slot {
+                    // Moved once: an unfinished flow is hundreds of bytes.
+                    Some(slot) => {
+                        slot.0.set(next);
+                        slot.1 = result;
+                    }
+                    None if is_left => self.slots.push((Box::pin(next), result)),
+                    None => {}
+                }
+                if !is_left {
+                    return false;
+                }
             }
-            None if is_left => self.slots.push((Box::pin(next), result)),
-            None => {}
         }
-        if is_left {
-            self.results.push(None);
-        }
-        is_left
+        self.results.push(None);
+        true
     }
 
     fn poll(&mut self, slot: usize, context: &mut Context<'_>) -> bool {

@@ -81,7 +81,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let before = self.in_flight.borrow_mut().insert(requested(header), vec![(peer, *header)]);
         assert!(before.is_none(), "one flow executes a request");
         let (this, header, mut served) = (Rc::clone(self), *header, self.goes_on());
-        let inside = served.context();
+        // Boxed, because each flow that it passes through would have room for it once more.
+        let (inside, flow) = (served.context(), Box::pin(flow));
         self.rt.spawn(async move {
             let result = weft_trace::within(inside, flow).await;
             this.flow_ended(&header, served, result).await;
@@ -127,6 +128,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         header: &Header,
         flow: impl Future<Output = Result<Bytes>> + 'static,
     ) -> Step {
+        let flow = Box::pin(flow);
         self.start_question_with_bulk(peer, header, async move { Ok((flow.await?, Payload::EMPTY)) })
     }
 
@@ -138,7 +140,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         flow: impl Future<Output = Result<(Bytes, Payload)>> + 'static,
     ) -> Step {
         let (this, header, mut served) = (Rc::clone(self), *header, self.goes_on());
-        let inside = served.context();
+        let (inside, flow) = (served.context(), Box::pin(flow));
         self.rt.spawn(async move {
             let result = weft_trace::within(inside, flow).await;
             this.question_ended(peer, &header, served, result);

@@ -165,14 +165,12 @@ impl<R: Runtime, S: Surroundings> Part<'_, R, S> {
         }
         let is_bare = self.work.size == 0 && !self.work.open && !self.work.fsync;
         if let (By::Client, true) = (&self.by, is_bare) {
-            let options = self.options();
-            let calls = names.chunks(self.batch).map(|names| {
-                let made = self.client.create_many(self.who, dir, names, &options);
-                async move {
-                    let made = made.await.into_iter().map(|attr| attr.map(|attr| attr.handle)).collect::<Result<Vec<Handle>, _>>()?;
-                    self.around.count(made.len() as u64, 0);
-                    Ok(made)
-                }
+            let options = &self.options();
+            let calls = names.chunks(self.batch).map(|names| async move {
+                let made = self.client.create_many(self.who, dir, names, options).await;
+                let made = made.into_iter().map(|attr| attr.map(|attr| attr.handle)).collect::<Result<Vec<Handle>, _>>()?;
+                self.around.count(made.len() as u64, 0);
+                Ok(made)
             });
             let made = run_window(calls, self.window()).await.into_iter().collect::<Result<Vec<_>, Error>>()?;
             return Ok(made.into_iter().flatten().collect());

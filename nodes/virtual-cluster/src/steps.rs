@@ -21,6 +21,8 @@ use crate::{PhaseReport, VirtualError};
 static WHO: Credentials = Credentials::ROOT;
 /// Bytes of one page of a listing.
 const LIST_BYTES: u32 = 64 << 10;
+/// So many processes look for a split directory at once.
+const FINDERS: usize = 64;
 /// After so long servers grant leases to a client that has begun to hear notices, in nanoseconds.
 const BEGUN_NS: u64 = SECOND;
 
@@ -264,14 +266,17 @@ impl Driver<'_> {
     }
 
     /// Every process looks for the one directory, as each does that is given its path: so it hears
-    /// where its names are.
+    /// where its names are. Some at a time, because each asks all servers.
     fn find_directory(&self) -> Result<(), VirtualError> {
-        let flows = self.cluster.clients.iter().map(|(node, client)| {
-            let client = client.clone();
-            self.cluster.sim.spawn_on(*node, move |_| async move { client.lookup(&WHO, ROOT_HANDLE, b"dir.0").await.map(drop) })
-        });
-        let flows: Vec<_> = flows.collect();
-        self.cluster.wait(&flows)?.into_iter().try_for_each(|found| found.map_err(failed("lookup")))
+        for some in self.cluster.clients.chunks(FINDERS) {
+            let flows = some.iter().map(|(node, client)| {
+                let client = client.clone();
+                self.cluster.sim.spawn_on(*node, move |_| async move { client.lookup(&WHO, ROOT_HANDLE, b"dir.0").await.map(drop) })
+            });
+            let flows: Vec<_> = flows.collect();
+            self.cluster.wait(&flows)?.into_iter().try_for_each(|found| found.map_err(failed("lookup")))?;
+        }
+        Ok(())
     }
 
     /// One directory for each client, which may all be the same.

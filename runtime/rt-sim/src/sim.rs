@@ -256,7 +256,8 @@ impl Control {
         let rt = self.rt(node);
         let life = rt.life();
         let (joined, finish) = Joined::new();
-        let flow = flow(rt);
+        // On the heap before it is awaited: what is moved into a flow has its place there twice.
+        let flow = Box::pin(flow(rt));
         let flow = Box::pin(async move { finish.with(flow.await) });
         self.world.state.borrow_mut().clock.tasks.add(node, life, false, flow);
         joined
