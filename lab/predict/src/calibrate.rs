@@ -118,6 +118,7 @@ pub fn start(of: &Primitives) -> MachineProfile {
         value("process.woken", call_ns, Ns, Fitted),
         value("process.client_request", call_ns, Ns, Fitted),
         value("process.untold_change", call_ns, Ns, Fitted),
+        value("process.known_record", call_ns / 2.0, Ns, Fitted),
         value("process.client_copy_bandwidth", of.copy_bytes_per_s, BytesPerS, Fitted),
         value("process.local_latency", 0.0, Ns, Measured),
     ];
@@ -131,7 +132,7 @@ const ON_ONE: &str = "local.processors=1";
 
 const DURABLE: [&str; 2] = ["weft.durability=sync", "workload.measure=[\"create\", \"remove\"]"];
 
-const UNTOLD: [&str; 3] = ["workload.protocol=posix", "workload.directories=own", "workload.measure=[\"create\", \"remove\"]"];
+const UNTOLD: [&str; 2] = ["workload.protocol=posix", "workload.directories=own"];
 
 /// One thing that Weft does, on this machine and in the simulator.
 struct Probe {
@@ -195,7 +196,7 @@ pub struct Calibrated {
 }
 
 /// What clients do without asking.
-const OF_UNTOLD_NAMES: [&str; 1] = ["process.untold_change"];
+const OF_UNTOLD_NAMES: [&str; 2] = ["process.untold_change", "process.known_record"];
 /// A durable write alone is not what a server waits for, which hands it to another thread.
 const OF_DURABLE_NAMES: [&str; 1] = ["disk.access"];
 

@@ -27,6 +27,7 @@ impl State {
         let cost = match (work, of_client) {
             (Work::Request, Some(process)) => process.client_request_ns,
             (Work::UntoldChange, Some(process)) => process.untold_change_ns,
+            (Work::KnownRecord, Some(process)) => process.known_record_ns,
             _ => self.profile.cpu.cost_ns(work),
         };
         (cost > 0).then(|| self.use_core(node, cost))

@@ -83,6 +83,8 @@ pub enum Work {
     Record,
     /// Change it at a client, which tells its server later.
     UntoldChange,
+    /// Look at what a client has been told of it, and asks nobody.
+    KnownRecord,
     /// Checksum so many bytes.
     Checksum(u64),
     /// Copy so many bytes.

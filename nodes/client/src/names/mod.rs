@@ -56,7 +56,7 @@ impl<R: Runtime> Client<R> {
         let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
         let name = checked(flow, name)?;
         if let Some(believed) = self.believed(flow, who, dir, &name) {
-            self.rt().cpu(Work::Record).await;
+            self.rt().cpu(Work::KnownRecord).await;
             return believed;
         }
         self.lookup_in(flow, who, dir, &name).await
@@ -91,7 +91,7 @@ impl<R: Runtime> Client<R> {
         let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
         let name = checked(flow, name)?;
         if let Some(believed) = self.believed(flow, who, dir, &name) {
-            self.rt().cpu(Work::Record).await;
+            self.rt().cpu(Work::KnownRecord).await;
             return believed.map(|attr| Seen { attr, is_exact: true });
         }
         for _ in 0..LOOKUP_TRIES {
