@@ -5,7 +5,7 @@ use weft_journal::Superblock;
 use weft_meta_server::{Row, each_row, tail_records};
 use weft_store::HeaderError;
 use weft_store::checkpoint::{CHECKPOINT_HEADER_BYTES, CheckpointError, CheckpointReader, Chunk};
-use weft_store::journal::{EndReason, Scan, scan};
+use weft_store::journal::{EndReason, SEGMENT_BYTES_DEFAULT, Scan, scan};
 use weft_store::objects::ContainerHeader;
 
 use crate::Report;
@@ -190,6 +190,10 @@ fn segment(name: &str, bytes: &[u8], list: bool) -> Report {
             report.damaged(*offset as u64, format_args!("acknowledged records from {next_lsn} to {durable_lsn} are unreadable"));
         }
         EndReason::OutOfOrder { offset } => report.damaged(*offset as u64, "a frame repeats numbers that were used"),
+        // A segment has all its bytes before it is begun, and behind a mark there was nothing.
+        _ if !is_marked && !(bytes.len() as u64).is_multiple_of(SEGMENT_BYTES_DEFAULT) => {
+            report.damaged(bytes.len() as u64, format_args!("the file was cut here: what it held from byte {end_offset} on is lost"));
+        }
         EndReason::Clean | EndReason::TornFrame { .. } | EndReason::LostUnsynced { .. } => {}
     }
     let base = bytes.as_ptr() as usize;

@@ -278,7 +278,7 @@ mod tests {
     use weft_base::{ClusterMap, DataTime, FileKind, Layout, MODE_INLINE, ServerEntry, WallTime};
     use weft_namespace::Inode;
     use weft_store::checkpoint::{CheckpointHeader, CheckpointWriter};
-    use weft_store::journal::FrameBuilder;
+    use weft_store::journal::{FrameBuilder, SEGMENT_BYTES_DEFAULT};
     use weft_store::objects::{ExtentPut, ObjectKey, ObjectRecord};
 
     use super::*;
@@ -327,7 +327,7 @@ mod tests {
         let mut journal = [&segment.encode()[..], &frames.finish(&segment, Lsn::NONE)].concat();
         frames.push(&[2, 3, 0, 0, 0, 0, 0, 0, 0]);
         journal.extend_from_slice(&frames.finish(&segment, Lsn(3)));
-        journal.resize(16384, 0);
+        journal.resize(SEGMENT_BYTES_DEFAULT as usize, 0);
         let container = [&ContainerHeader { fs_id: FS, server_id: server }.encode()[..], &[0; 3 * 4096]].concat();
         [
             ("superblock", superblock.to_text().into_bytes()),
@@ -422,6 +422,9 @@ mod tests {
         let reports = inspect_server(&damaged, false);
         assert!(!reports[0].is_whole() && reports[1].to_string().contains("DAMAGE at byte 0"));
         let told = |files: &BTreeMap<String, Vec<u8>>| inspect_server(files, false).iter().map(Report::to_string).collect::<String>();
+        let mut short = files();
+        short.get_mut("journal.1").unwrap().truncate(8192);
+        assert!(told(&short).contains("DAMAGE at byte 8192: the file was cut here"), "{}", told(&short));
         let mut cut = files();
         cut.get_mut("objects").unwrap().truncate(8192);
         assert!(told(&cut).contains("DAMAGE at byte 8192: objects ends here"), "{}", told(&cut));

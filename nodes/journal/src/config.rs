@@ -49,6 +49,11 @@ impl JournalConfig {
     pub(crate) fn segment_sizes(&self) -> RangeInclusive<u64> {
         self.segment_bytes..=self.segment_bytes * GROWTH_MAX
     }
+
+    /// True if a segment may have so many bytes.
+    pub(crate) fn is_segment_size(&self, bytes: u64) -> bool {
+        self.segment_sizes().contains(&bytes) && bytes.is_multiple_of(self.segment_bytes)
+    }
 }
 
 /// The least room that a new server needs, in bytes: for the first segment, one in reserve, and the

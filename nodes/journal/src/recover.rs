@@ -126,6 +126,17 @@ impl<D: Disk> Journal<D> {
                 "{name} is damaged at byte {offset}: records up to {later_lsn} are unreadable, although there was no power cut"
             )));
         }
+        if let Some((sequence, offset)) = end.last_end {
+            // The sync of its header, which frames follow, brings the length of a file to the disk.
+            let is_begun = config.same_boot || newest_bytes > SEGMENT_HEADER_BYTES as u64;
+            // Behind a mark nothing was.
+            if is_begun && !end.is_marked && !config.is_segment_size(newest_bytes) {
+                let name = names::segment(sequence);
+                return Err(JournalError::Damaged(format!(
+                    "{name} was cut to {newest_bytes} bytes: what it held from byte {offset} on is lost"
+                )));
+            }
+        }
 
         let (mut journal_records, mut bytes) = (0, 0);
         for (file, header, end) in whole {

@@ -5,10 +5,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use weft_base::{FsId, SECOND, ServerId};
+use weft_base::{FsId, Payload, SECOND, ServerId};
 use weft_journal::{Found, Journal, JournalConfig, JournalError, Lsn};
 use weft_rt::{Disk, Runtime, ServerRuntime};
 use weft_rt_sim::{Fault, NodeConfig, NodeId, Profile, Sim, SimDisk, SimRt};
+use weft_store::journal::{FRAME_HEADER_BYTES, MARK_BYTES, scan};
 
 const SEGMENT: u64 = 64 << 10;
 
@@ -313,6 +314,37 @@ fn a_segment_that_was_cut_to_nothing_is_not_taken_for_one_that_was_never_begun()
         };
         sim.block_on(node, SECOND, cut).expect("it ends");
     }
+}
+
+/// A segment with frames has all its bytes, after a power cut too: a shorter one ended somewhere
+/// before its mark. Behind the mark nothing was.
+#[test]
+fn a_segment_that_was_cut_short_is_not_read_as_a_shorter_journal() {
+    let (sim, node) = world(7);
+    let cut = |rt: SimRt| async move {
+        let journal = Journal::create(rt.disk(), config(7)).await.expect("there is room");
+        for _ in 0..5 {
+            write(&journal, 10).await;
+        }
+        journal.bring_to_rest().await.expect("the disk works");
+        let file = rt.disk().open("journal.1", false).await.expect("it is there");
+        let whole = rt.disk().read(file, 0, SEGMENT).await.expect("the disk works").to_bytes();
+        let found = scan(&whole).expect("it has a header");
+        let behind_mark = (found.end_offset + MARK_BYTES) as u64;
+        let firsts: Vec<u64> = found.records().map(|(_, record)| (record.as_ptr() as usize - whole.as_ptr() as usize) as u64).collect();
+        for len in [4096, firsts[3], firsts[10] - 4 - FRAME_HEADER_BYTES as u64, firsts[35], behind_mark - 1, behind_mark] {
+            rt.disk().set_len(file, len).await.expect("the disk works");
+            rt.disk().sync(file).await.expect("the disk works");
+            for same_boot in [true, false] {
+                // A power cut may have taken the length of a segment with the sync of its header.
+                let refused = Journal::recover(rt.disk(), JournalConfig { same_boot, ..config(8) }, |_: Found<'_>| Ok(())).await.map(drop);
+                let is_refused = matches!(&refused, Err(JournalError::Damaged(text)) if text.contains("journal.1 was cut to"));
+                assert_eq!(is_refused, len < behind_mark && (same_boot || len > 4096), "{len} {same_boot}: {refused:?}");
+            }
+            rt.disk().write(file, 0, Payload::Real(whole.clone())).await.expect("the disk works");
+        }
+    };
+    sim.block_on(node, SECOND, cut).expect("it ends");
 }
 
 async fn files_of(disk: &SimDisk, prefix: &str) -> usize {

@@ -33,6 +33,9 @@ use crate::step::Step;
 
 /// Name of the container of contents on the disk of a metadata server.
 pub(crate) const CONTENTS_NAME: &str = "contents";
+
+/// No block of a container has this number.
+const BLOCKS_END: u64 = 1 << 50;
 /// Contents that are written together.
 const WRITES_MAX: usize = 256;
 /// By how many bytes the container grows at least and at most: else to twice its size.
@@ -77,9 +80,17 @@ impl FoundContainer {
             Err(ServerError::Store(_)) if state.keep_contents(0).is_ok() => None,
             found => found?,
         };
-        let refused =
-            |handle| ServerError::Store(format!("blocks of the content of {handle} have two owners, or are not in {CONTENTS_NAME}"));
-        state.keep_contents(found.map_or(0, |(_, blocks)| blocks)).map_err(refused)?;
+        let blocks = found.map_or(0, |(_, blocks)| blocks);
+        state.keep_contents(blocks).map_err(|handle| {
+            let bytes = blocks * BLOCK_BYTES;
+            ServerError::Store(match (found, state.keep_contents(BLOCKS_END)) {
+                (_, Err(handle)) => format!("blocks of the content of {handle} in {CONTENTS_NAME} have two owners"),
+                (None, Ok(())) => format!("the container {CONTENTS_NAME} is not there, or empty, and the content of {handle} was in it"),
+                (Some(_), Ok(())) => {
+                    format!("the container {CONTENTS_NAME} was cut: it has {bytes} bytes, and the content of {handle} lay behind")
+                }
+            })
+        })?;
         Ok(found.map(|(file, _)| file))
     }
 }

@@ -108,6 +108,8 @@ fn promise_damage_is_noticed() {
             assert_noticed(&fs, server, &container, false);
             fails(weft().arg("inspect").arg(fs.server_dir(server)));
         }
+        fs::remove_file(&container).unwrap();
+        assert_noticed(&fs, server, &container, false);
         fs::write(&container, &good).unwrap();
         flip(&container, 20);
         assert_noticed(&fs, server, &container, false);
@@ -115,8 +117,13 @@ fn promise_damage_is_noticed() {
         // A segment that was cut is none that was never begun.
         let journal = files(&fs, server, "journal").pop().unwrap();
         let good = fs::read(&journal).unwrap();
-        fs::write(&journal, b"").unwrap();
-        assert_noticed(&fs, server, &journal, false);
+        let end = end_of(&journal) as usize;
+        // Nor is one that was cut within its frames a shorter journal.
+        for bytes in [0, end / 2] {
+            fs::write(&journal, &good[..bytes]).unwrap();
+            assert_noticed(&fs, server, &journal, false);
+            fails(weft().arg("inspect").arg(fs.server_dir(server)));
+        }
         fs::write(&journal, good).unwrap();
         fs.start(&[]);
         check("/two");
