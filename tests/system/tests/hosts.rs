@@ -311,6 +311,19 @@ fn a_plan_runs_over_hosts_and_goes_on_without_one_that_dies() {
     assert_eq!(lines.lines().filter(|line| line.contains("\"hosts\":1,")).count(), 2, "all turns, by the other host: {lines}");
 }
 
+/// As a shell does whose `.bashrc` writes something.
+#[test]
+fn what_a_shell_says_before_is_no_answer() {
+    let names = ["127.0.0.2", "127.0.0.3"];
+    let hosts = Hosts::new(&names, 2);
+    let greet = |name: &str| fs::write(hosts.0.path("disks").join(format!("{name}.greeting")), b"\nWelcome\nready\n\xff\n").unwrap();
+    greet(names[0]);
+    greet(names[1]);
+    ok(&mut hosts.up(&[]));
+    ok(&mut hosts.down(&[]));
+    hosts.check_gone(&names);
+}
+
 #[test]
 fn a_host_that_does_not_come_up_is_named_and_the_others_end() {
     let names = ["127.0.0.2", "127.0.0.9"];

@@ -18,7 +18,7 @@ use weft_host::process::{self, PidFile};
 use weft_host::state::StateDir;
 use weft_host::stop_signals::StopSignals;
 
-use super::node::READY;
+use super::node::{ANSWER, READY};
 
 /// How long a host has to end its servers.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,7 +27,7 @@ const REACH: Duration = Duration::from_secs(30);
 /// Between two looks whether a stop is asked for while hosts are waited for.
 const LOOK: Duration = Duration::from_millis(200);
 /// Bytes of the first line that a host answers, at most.
-const ANSWER_BYTES_MAX: u64 = 4096;
+const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// Hold the servers on the hosts of a job
 #[derive(Debug, clap::Args)]
@@ -107,9 +107,7 @@ fn begin(state: &StateDir, hosts: &mut Vec<Host>, common: &Common, ended: &mpsc:
         let sender = sender.clone();
         parallel::start(move || {
             let mut output = BufReader::new(output);
-            let mut line = String::new();
-            let _ = output.by_ref().take(ANSWER_BYTES_MAX).read_line(&mut line);
-            let _ = sender.send((index, line.trim().to_string()));
+            let _ = sender.send((index, answer(&mut output.by_ref().take(ANSWER_BYTES_MAX))));
             // What a launcher says later must not fill the pipe.
             std::io::copy(&mut output, &mut std::io::sink())
         })?;
@@ -138,6 +136,23 @@ fn begin(state: &StateDir, hosts: &mut Vec<Host>, common: &Common, ended: &mpsc:
         waiting.retain(|waiting| *waiting != index);
     }
     Ok(())
+}
+
+/// What a host answers. A greeting of its shell before that is not it, but all that is told of a
+/// host that says nothing else.
+fn answer(output: &mut impl BufRead) -> String {
+    let (mut line, mut greeting) = (Vec::new(), String::new());
+    while output.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+        let words = String::from_utf8_lossy(&line).trim().to_string();
+        if let Some(answer) = words.strip_prefix(ANSWER) {
+            return answer.into();
+        }
+        if !words.is_empty() {
+            greeting = words;
+        }
+        line.clear();
+    }
+    greeting
 }
 
 fn order(state: &StateDir, job: &Job, config: &Config, index: usize) -> Result<Vec<u8>> {

@@ -27,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_secs(2);
 /// What is said when all servers of this host answer.
 pub const READY: &str = "ready";
+/// The line of this program that says how it is begins so. Shells of the host and launchers write
+/// to the same pipe.
+pub const ANSWER: &str = "weft node: ";
 
 /// Run the servers of one host of a job, as standard input says
 #[derive(Debug, clap::Args)]
@@ -53,14 +56,14 @@ impl Args {
         // Nobody else can have made it, nor an earlier job.
         let made = DirBuilder::new().mode(0o700).create(&home);
         if let Err(error) = made {
-            print(&format!("cannot make {}: {error}\n", home.display()))?;
+            print(&format!("{ANSWER}cannot make {}: {error}\n", home.display()))?;
             return Ok(false);
         }
         let mut servers = Vec::new();
         let outcome = start(&order, &home, &mut servers, &ended, common);
         let line = outcome.as_ref().map_or_else(crate::error_line, |()| READY.into());
         // Where nobody reads any more nothing is kept.
-        let is_told = print(&format!("{line}\n")).is_ok();
+        let is_told = print(&format!("{ANSWER}{line}\n")).is_ok();
         if outcome.is_ok() && is_told {
             watch(&ended, &mut servers);
         }
