@@ -143,6 +143,9 @@ fn superblock(name: &str, bytes: &[u8]) -> Report {
     report.field("engine", &superblock.engine);
     report.field("starts", superblock.boot);
     report.field("boot id of the machine at the last start", format_args!("{:016x}", superblock.boot_id));
+    if superblock.has_stopped() {
+        report.field("the last life", "ended in order");
+    }
     report.field("birth", format_args!("{:016x}", superblock.birth));
     report.field("epoch of the cluster map", superblock.map.epoch);
     for entry in superblock.map.servers() {

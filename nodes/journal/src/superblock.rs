@@ -48,6 +48,9 @@ pub struct Superblock {
     pub boot: u32,
     /// [`Disk::boot_id`] at the last start.
     pub boot_id: u64,
+    /// The start whose life ended in order: everything was on stable storage, and nothing came
+    /// after that. Of an earlier start it says nothing.
+    pub stopped: Option<u32>,
     /// The newest cluster map that the server has agreed to; what its configuration said, while
     /// that is none (epoch 0).
     pub map: ClusterMap,
@@ -70,7 +73,14 @@ impl Superblock {
     pub fn new(map: &ClusterMap, server: ServerId, engine: &str, boot_id: u64, birth: u64) -> Superblock {
         let (fs_id, map, engine) = (map.fs_id, map.clone(), engine.to_string());
         let (features, births, others) = (StoreFeatures::default(), BTreeMap::new(), Vec::new());
-        Superblock { fs_id, server, engine, boot: 0, boot_id, map, birth: birth | 1, births, durability: None, features, others }
+        let (stopped, durability) = (None, None);
+        Superblock { fs_id, server, engine, boot: 0, boot_id, stopped, map, birth: birth | 1, births, durability, features, others }
+    }
+
+    /// True if the last life of the server ended in order, so that no power cut since then has
+    /// taken anything.
+    pub fn has_stopped(&self) -> bool {
+        self.stopped == Some(self.boot)
     }
 
     /// Compares the directory with a configuration: server and file system, engine, and the servers
@@ -178,6 +188,9 @@ impl Superblock {
             "weft superblock {FORMAT}\nfs_id {}\nserver {}\nengine {}\nboot {}\nboot_id {:016x}\nbirth {:016x}\n",
             self.fs_id, self.server.0, self.engine, self.boot, self.boot_id, self.birth
         );
+        if let Some(boot) = self.stopped {
+            fields += &format!("stopped {boot}\n");
+        }
         fields += &map_text(&self.map);
         for (server, birth) in &self.births {
             fields += &format!("knows {} {birth:016x}\n", server.0);
@@ -257,6 +270,7 @@ impl Superblock {
             engine: field("engine")?.to_string(),
             boot: u32::try_from(number("boot", 10)?).map_err(|_| damaged("field boot"))?,
             boot_id: number("boot_id", 16)?,
+            stopped: field("stopped").ok().map(|boot| boot.parse().map_err(|_| damaged("field stopped"))).transpose()?,
             map,
             birth: number("birth", 16)?,
             births,
@@ -269,7 +283,7 @@ impl Superblock {
 
 /// True for a line that is not kept as it is.
 fn is_known(line: &str) -> bool {
-    const FIELDS: [&str; 8] = ["fs_id", "server", "engine", "boot", "boot_id", "birth", "knows", "durability"];
+    const FIELDS: [&str; 9] = ["fs_id", "server", "engine", "boot", "boot_id", "stopped", "birth", "knows", "durability"];
     const OF_MAP: [&str; 6] = ["fs_name", "epoch", "stripe_bytes", "stripe_width", "member", "generation"];
     let name = line.split(' ').next().unwrap_or(line);
     FIELDS.contains(&name) || OF_MAP.contains(&name) || StoreFeatures::is_line(line)
@@ -355,6 +369,7 @@ mod tests {
             engine: "journal".into(),
             boot: 7,
             boot_id: 0xabcdef,
+            stopped: Some(7),
             map: ClusterMap {
                 fs_id: FsId(0xfeed),
                 fs_name: "some name".into(),

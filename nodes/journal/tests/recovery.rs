@@ -32,6 +32,7 @@ fn new_superblock(boot: u32) -> Superblock {
         engine: "journal".into(),
         boot,
         boot_id: 2,
+        stopped: None,
         map,
         birth: 3,
         births,

@@ -154,8 +154,9 @@ async fn begin<R: ServerRuntime>(
     state: &mut State,
 ) -> Result<Life, ServerError> {
     if superblock.boot > 0 {
-        // Whatever is promised now, it was perhaps not when files were opened.
-        state.begin_grace(power_was_cut);
+        // Whatever is promised now, it was perhaps not when files were opened. A machine that was
+        // shut down in order has taken nothing.
+        state.begin_grace(power_was_cut && !superblock.has_stopped());
         if power_was_cut {
             skip_lost_handles(engine, state).await?;
         }

@@ -174,6 +174,17 @@ impl Introduction {
         Ok(())
     }
 
+    /// Notes durably that this life has ended in order: to be asked when everything is on stable
+    /// storage. Where it cannot be noted, the next start on another boot of the machine takes that
+    /// for a power cut.
+    pub(crate) async fn note_stop<D: Disk>(&self, disk: &D) {
+        let superblock = self.superblock.borrow().clone();
+        if let Some(superblock) = superblock {
+            let superblock = Superblock { stopped: Some(superblock.boot), ..superblock };
+            let _ = self.store(disk, &superblock).await;
+        }
+    }
+
     async fn store<D: Disk>(&self, disk: &D, superblock: &Superblock) -> Result<()> {
         if self.is_noting.replace(true) {
             return Err(Status::Busy);

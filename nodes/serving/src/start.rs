@@ -106,7 +106,7 @@ pub async fn replay_journal<R: ServerRuntime>(
 /// # Errors
 /// [`ServerError::Journal`].
 pub async fn begin_life<D: Disk>(disk: &D, superblock: Superblock, boot_id: u64) -> Result<Life, ServerError> {
-    let superblock = Superblock { boot: superblock.boot.wrapping_add(1).max(1), boot_id, ..superblock };
+    let superblock = Superblock { boot: superblock.boot.wrapping_add(1).max(1), boot_id, stopped: None, ..superblock };
     superblock.store(disk).await?;
     Ok(Life::of(superblock))
 }

@@ -24,7 +24,11 @@ pub async fn serve<S: Service>(server: &Rc<S>) -> Result<(), ServerError> {
             Intake::Ready => drop(race(shell.rt.receive(&mut arrivals), std::future::ready(())).await),
             Intake::Busy => {}
             Intake::Closed => woken.await,
-            Intake::Over => return server.bring_to_rest().await,
+            Intake::Over => {
+                server.bring_to_rest().await?;
+                shell.introduction.note_stop(shell.rt.disk()).await;
+                return Ok(());
+            }
         }
         if let Err(failure) = turn(server, &mut arrivals, &mut answers).await {
             server.fail(failure);

@@ -7,7 +7,9 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Barrier;
+use std::time::{Duration, Instant};
 
+use weft_journal::Superblock;
 use weft_system_tests::{FileSystem, Need, available};
 
 fn lines() -> usize {
@@ -129,4 +131,31 @@ fn a_file_that_becomes_append_only_later() {
     drop(other);
     file.write_all(b" three").unwrap();
     assert_eq!(fs::read(b.join("file")).unwrap(), b"ONE, two three");
+}
+
+/// Of a server that has stopped in order nothing is missing after the next start of the machine:
+/// nobody waits for clients of before.
+#[test]
+fn a_machine_that_was_shut_down_in_order_holds_up_no_append() {
+    if !available("a_machine_that_was_shut_down_in_order_holds_up_no_append", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "1"]);
+    let log = fs.mnt().join("log");
+    fs::write(&log, vec![b'x'; 20_000]).unwrap();
+    let file = fs.server_dir("meta0").join("superblock");
+    let load = || Superblock::parse(&fs::read(&file).unwrap()).unwrap();
+    assert!(!load().has_stopped());
+    fs.down();
+    assert!(load().has_stopped());
+    // As if the machine had been started again since.
+    let superblock = load();
+    fs::write(&file, Superblock { boot_id: superblock.boot_id ^ 1, ..superblock }.to_text()).unwrap();
+    fs.start_mounted(&[]);
+    let begun = Instant::now();
+    assert!(append(&log, "one line more"));
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert_eq!(fs::metadata(&log).unwrap().len(), 20_013);
+    fs.kill("meta0");
+    assert!(!load().has_stopped());
 }
