@@ -38,7 +38,8 @@ pub(crate) struct Driver<'a> {
     handles: Vec<Rc<RefCell<Vec<Handle>>>>,
     /// What each client writes and reads; empty before the first.
     files: Vec<(Handle, Rc<WorkFile>)>,
-    /// The layer below gateways of each process, if the work goes by it.
+    /// The layer below gateways of each process, if the work goes by it; empty before the first
+    /// step.
     layers: Vec<Rc<Layer>>,
 }
 
@@ -74,8 +75,8 @@ pub fn check(work: &Workload, has_strips: bool) -> Result<(), VirtualError> {
 pub(crate) fn run(cluster: &Cluster, work: &Workload) -> Result<Vec<PhaseReport>, VirtualError> {
     check(work, cluster.strips.is_some())?;
     let handles = (0..work.clients_in_all()).map(|_| Rc::default()).collect();
-    let layers = if work.protocol == Protocol::Posix { layers_on(cluster)? } else { Vec::new() };
-    let mut driver = Driver { cluster, work, shared: Rc::new(work.clone()), dirs: Vec::new(), handles, files: Vec::new(), layers };
+    let (dirs, files, layers) = (Vec::new(), Vec::new(), Vec::new());
+    let mut driver = Driver { cluster, work, shared: Rc::new(work.clone()), dirs, handles, files, layers };
     for step in &work.steps.before {
         driver.step(*step)?;
     }
@@ -164,15 +165,19 @@ fn part_of<'a>(client: &'a Client<SimRt>, by: By<'a, SimRt>, work: &'a Workload,
 
 impl Driver<'_> {
     fn step(&mut self, step: WorkStep) -> Result<PhaseReport, VirtualError> {
+        if step == WorkStep::Create && self.dirs.is_empty() {
+            self.dirs = self.make_directories()?;
+            if self.work.dirs == Dirs::Split {
+                self.find_directory()?;
+            }
+        }
+        // Later than directories: who makes them for all is no client of the layer.
+        if self.work.protocol == Protocol::Posix && self.layers.is_empty() {
+            self.layers = layers_on(self.cluster)?;
+        }
         match step {
             WorkStep::Write | WorkStep::Read if self.files.is_empty() => self.files = self.open()?,
             WorkStep::Write | WorkStep::Read if !self.layers.is_empty() => self.open_again(step)?,
-            WorkStep::Create if self.dirs.is_empty() => {
-                self.dirs = self.make_directories()?;
-                if self.work.dirs == Dirs::Split {
-                    self.find_directory()?;
-                }
-            }
             WorkStep::Remove if !self.files.is_empty() => return Err(VirtualError::Invalid(format!("no step {} here", step.name()))),
             _ => {}
         }

@@ -27,6 +27,7 @@ impl State {
         let cost = match (work, of_client) {
             (Work::Request, Some(process)) => process.client_request_ns,
             (Work::UntoldChange, Some(process)) => process.untold_change_ns,
+            (Work::UntoldRemoval, Some(process)) => process.untold_removal_ns,
             (Work::KnownRecord, Some(process)) => process.known_record_ns,
             _ => self.profile.cpu.cost_ns(work),
         };

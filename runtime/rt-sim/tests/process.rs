@@ -18,6 +18,7 @@ const COSTS: ProcessProfile = ProcessProfile {
     woken_ns: 2_000,
     client_request_ns: 11_000,
     untold_change_ns: 1_300,
+    untold_removal_ns: 800,
     known_record_ns: 200,
     copy_bytes_per_s: 0,
 };

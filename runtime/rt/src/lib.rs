@@ -83,6 +83,8 @@ pub enum Work {
     Record,
     /// Change it at a client, which tells its server later.
     UntoldChange,
+    /// Remove it at a client, which tells its server later.
+    UntoldRemoval,
     /// Look at what a client has been told of it, and asks nobody.
     KnownRecord,
     /// Checksum so many bytes.

@@ -78,7 +78,7 @@ impl<R: Runtime> Client<R> {
         if !options.can_absorb {
             return Err(Asks::Freely);
         }
-        self.works_alone(dir).await;
+        self.works_alone(dir, Work::UntoldChange).await;
         match self.absorb(who, dir, name, options) {
             Some(made) => Ok(made),
             None if self.keeps_leases() => Box::pin(self.absorb_soon(flow, who, dir, name, options)).await,
@@ -168,9 +168,9 @@ impl<R: Runtime> Client<R> {
 
     /// Before something is done in a directory that may be delegated to this client: no message
     /// shows that it takes time.
-    pub(crate) async fn works_alone(&self, dir: Handle) {
+    pub(crate) async fn works_alone(&self, dir: Handle, work: Work) {
         if self.inner.delegations.holds(dir) {
-            self.rt().cpu(Work::UntoldChange).await;
+            self.rt().cpu(work).await;
         }
     }
 

@@ -211,7 +211,7 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("mkdir", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_MKDIR);
         let name = checked(flow, name)?;
-        self.works_alone(dir).await;
+        self.works_alone(dir, Work::UntoldChange).await;
         if let Some(attr) = self.absorb_directory(flow, who, dir, &name, mode).await? {
             return Ok(attr);
         }
@@ -242,7 +242,7 @@ impl<R: Runtime> Client<R> {
         let _op = weft_trace::operation(weft_trace::event::CLIENT_RMDIR);
         let name = checked(flow, name)?;
         let known = self.inner.knowledge.name(dir, &name, self.rt().now());
-        self.works_alone(dir).await;
+        self.works_alone(dir, Work::UntoldRemoval).await;
         if self.remove_absorbed(who, dir, &name, true) {
             return Ok(());
         }
@@ -282,7 +282,7 @@ impl<R: Runtime> Client<R> {
 
     /// [`Client::unlink`] as a part of another operation.
     pub(crate) async fn unlink_in(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes, can_absorb: bool) -> Result<()> {
-        self.works_alone(dir).await;
+        self.works_alone(dir, Work::UntoldRemoval).await;
         if self.remove_absorbed(who, dir, name, false) {
             return Ok(());
         }

@@ -40,6 +40,8 @@ pub struct ProcessProfile {
     pub client_request_ns: u64,
     /// [`Work::UntoldChange`], in nanoseconds: all that it costs a client until its server knows.
     pub untold_change_ns: u64,
+    /// [`Work::UntoldRemoval`], in nanoseconds, in the same way.
+    pub untold_removal_ns: u64,
     /// [`Work::KnownRecord`], in nanoseconds.
     pub known_record_ns: u64,
     /// Rate at which a client copies bulk data into and out of messages, in bytes per second; 0
@@ -216,7 +218,7 @@ impl CpuProfile {
     pub fn cost_ns(&self, work: Work) -> u64 {
         match work {
             Work::Request => self.request_ns,
-            Work::Record | Work::UntoldChange | Work::KnownRecord => self.record_ns,
+            Work::Record | Work::UntoldChange | Work::UntoldRemoval | Work::KnownRecord => self.record_ns,
             Work::Checksum(bytes) => transfer_ns(bytes, self.checksum_bytes_per_s),
             Work::Copy(bytes) => transfer_ns(bytes, self.copy_bytes_per_s),
         }
