@@ -119,6 +119,7 @@ pub fn start(of: &Primitives) -> MachineProfile {
         value("process.client_request", call_ns, Ns, Fitted),
         value("process.untold_change", call_ns, Ns, Fitted),
         value("process.untold_removal", call_ns, Ns, Fitted),
+        value("process.told_record", call_ns / 2.0, Ns, Fitted),
         value("process.known_record", call_ns / 2.0, Ns, Fitted),
         value("process.client_copy_bandwidth", of.copy_bytes_per_s, BytesPerS, Fitted),
         value("process.local_latency", 0.0, Ns, Measured),
@@ -197,7 +198,7 @@ pub struct Calibrated {
 }
 
 /// What clients do without asking.
-const OF_UNTOLD_NAMES: [&str; 3] = ["process.untold_change", "process.untold_removal", "process.known_record"];
+const OF_UNTOLD_NAMES: [&str; 4] = ["process.untold_change", "process.untold_removal", "process.told_record", "process.known_record"];
 /// A durable write alone is not what a server waits for, which hands it to another thread.
 const OF_DURABLE_NAMES: [&str; 1] = ["disk.access"];
 

@@ -182,6 +182,7 @@ fn processes(mut section: Layered<'_, '_>, profile: &mut Profile) -> Result<()> 
         client_request_ns: time("client_request", profile.cpu.request_ns)?,
         untold_change_ns: time("untold_change", profile.cpu.record_ns)?,
         untold_removal_ns: time("untold_removal", profile.cpu.record_ns)?,
+        told_record_ns: time("told_record", profile.cpu.record_ns)?,
         known_record_ns: time("known_record", profile.cpu.record_ns)?,
         copy_bytes_per_s: 0,
     };

@@ -201,13 +201,15 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
             // state of an inner flow would be moved with every request.
             self.rt.cpu(Work::Request).await;
             self.rt.pass(FaultPoint::ServerCpu).await;
-            if served.op() == Some(Op::TxPrepare) {
+            let op = served.op();
+            if op == Some(Op::TxPrepare) {
                 self.rt.pass(FaultPoint::TxPrepare).await;
             }
             let (step, served) = self.execute_one(peer, &frame, served, until.is_none());
             if let Ok(Step::Answer(_, changes)) = &step {
+                let work = if op == Some(Op::CreateMany) { Work::ToldRecord } else { Work::Record };
                 for _ in 0..*changes {
-                    self.rt.cpu(Work::Record).await;
+                    self.rt.cpu(work).await;
                 }
             }
             self.conclude(peer, frame, served, until, step, answers);

@@ -174,6 +174,7 @@ fn shared(cores: usize, wake_ns: u64) -> ClusterShape {
         client_request_ns: 1_000,
         untold_change_ns: 1_000,
         untold_removal_ns: 800,
+        told_record_ns: 300,
         known_record_ns: 200,
         copy_bytes_per_s: 8_000_000_000,
     };

@@ -23,8 +23,10 @@ use crate::world::State;
 impl State {
     /// When declared work that begins now is done; `None` if it costs nothing.
     pub(crate) fn begin_work(&mut self, node: NodeId, work: Work) -> Option<u64> {
-        let of_client = self.profile.process.as_ref().filter(|_| self.nodes[node.index()].process.is_client);
+        let process = self.profile.process.as_ref();
+        let of_client = process.filter(|_| self.nodes[node.index()].process.is_client);
         let cost = match (work, of_client) {
+            (Work::ToldRecord, _) => process.map_or(self.profile.cpu.record_ns, |process| process.told_record_ns),
             (Work::Request, Some(process)) => process.client_request_ns,
             (Work::UntoldChange, Some(process)) => process.untold_change_ns,
             (Work::UntoldRemoval, Some(process)) => process.untold_removal_ns,

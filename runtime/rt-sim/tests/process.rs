@@ -19,6 +19,7 @@ const COSTS: ProcessProfile = ProcessProfile {
     client_request_ns: 11_000,
     untold_change_ns: 1_300,
     untold_removal_ns: 800,
+    told_record_ns: 300,
     known_record_ns: 200,
     copy_bytes_per_s: 0,
 };

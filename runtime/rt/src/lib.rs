@@ -85,6 +85,8 @@ pub enum Work {
     UntoldChange,
     /// Remove it at a client, which tells its server later.
     UntoldRemoval,
+    /// Change it at the server, when that is told of many.
+    ToldRecord,
     /// Look at what a client has been told of it, and asks nobody.
     KnownRecord,
     /// Checksum so many bytes.

@@ -42,6 +42,8 @@ pub struct ProcessProfile {
     pub untold_change_ns: u64,
     /// [`Work::UntoldRemoval`], in nanoseconds, in the same way.
     pub untold_removal_ns: u64,
+    /// [`Work::ToldRecord`], in nanoseconds: a server's part of it.
+    pub told_record_ns: u64,
     /// [`Work::KnownRecord`], in nanoseconds.
     pub known_record_ns: u64,
     /// Rate at which a client copies bulk data into and out of messages, in bytes per second; 0
@@ -218,7 +220,7 @@ impl CpuProfile {
     pub fn cost_ns(&self, work: Work) -> u64 {
         match work {
             Work::Request => self.request_ns,
-            Work::Record | Work::UntoldChange | Work::UntoldRemoval | Work::KnownRecord => self.record_ns,
+            Work::Record | Work::ToldRecord | Work::UntoldChange | Work::UntoldRemoval | Work::KnownRecord => self.record_ns,
             Work::Checksum(bytes) => transfer_ns(bytes, self.checksum_bytes_per_s),
             Work::Copy(bytes) => transfer_ns(bytes, self.copy_bytes_per_s),
         }
