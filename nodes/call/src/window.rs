@@ -325,6 +325,18 @@ mod tests {
     }
 
     #[test]
+    fn a_window_has_room_for_one_flow_and_many_are_on_the_heap() {
+        async fn large() -> usize {
+            let bytes = [1_u8; 4096];
+            std::future::ready(()).await;
+            bytes.iter().map(|byte| usize::from(*byte)).sum()
+        }
+        let (flow, few) = (size_of_val(&large()), 512);
+        assert!(size_of_val(&run_window((0..1).map(|_| large()), 4)) < flow + few);
+        assert!(size_of_val(&run_many(FlowsOf::new([large(), large()], std::iter::empty()), 4)) < few);
+    }
+
+    #[test]
     fn nothing_to_do_ends_at_once() {
         let mut none = Box::pin(run_window(Vec::<std::future::Ready<()>>::new(), 4));
         assert!(none.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
