@@ -104,7 +104,7 @@ impl<I: Iterator<Item = F>, F: Future> Flows for FlowsOf<I, F> {
                 let next = self.waiting.next();
                 let is_left = next.is_some();
                 match slot {
-                    // Moved once: an unfinished flow is hundreds of bytes.
+                    // Moved once, into the place of the one before.
                     Some(slot) => {
                         slot.0.set(next);
                         slot.1 = result;
