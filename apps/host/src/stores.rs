@@ -94,14 +94,14 @@ pub fn check_running(config: &Config, server: ServerId) -> Result<()> {
 /// Servers that the stores of this config have met: none of them may be made again.
 pub fn met(config: &Config) -> BTreeSet<ServerId> {
     let stores = config.servers.iter().filter_map(|server| superblock(&server.dir)).filter(|found| found.fs_id == config.fs_id);
-    stores.flat_map(|superblock| superblock.births.into_keys()).collect()
+    stores.flat_map(|superblock| superblock.met.into_keys()).collect()
 }
 
 /// The server whose store is in a folder, and all servers that it knows.
 pub fn ids(dir: &Path) -> Vec<ServerId> {
     let Some(superblock) = superblock(dir) else { return Vec::new() };
     let known = superblock.map.servers().map(|entry| entry.id).filter(|_| superblock.map.epoch > 0);
-    [superblock.server].into_iter().chain(known).chain(superblock.births.keys().copied()).collect()
+    [superblock.server].into_iter().chain(known).chain(superblock.met.keys().copied()).collect()
 }
 
 /// True if the folder holds a store.

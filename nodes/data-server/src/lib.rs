@@ -53,4 +53,4 @@ pub use config::{CacheConfig, DataServerConfig, WriteBack};
 pub use record::JournalRecord;
 pub use recovery::{CONTAINER_NAME, object_table};
 pub use server::run;
-pub use weft_serving::{Durability, Engine, ServerError, ServingConfig};
+pub use weft_serving::{Durability, Engine, Meets, ServerError, ServingConfig};

@@ -145,6 +145,10 @@ impl<R: ServerRuntime> Service for Server<R> {
         self.objects.wait_durable(self.objects.progress.newest()).await
     }
 
+    fn durable_lsn(&self) -> Option<u64> {
+        self.objects.journal.as_ref().map(|journal| journal.durable_lsn().0)
+    }
+
     fn boot_id(&self, durability: Durability) -> u64 {
         let answers_early = self.objects.config.cache.write_back.is_some() && durability == Durability::None;
         boot_id(self.rt.disk(), answers_early)

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use weft_base::{ClientId, ClusterMap, FsId, Handle, MILLISECOND, RequestId, Result, SECOND, ServerEntry, ServerId, Status, WallTime};
-use weft_data_server::{DataServerConfig, Durability, ServerError, ServingConfig, run};
+use weft_data_server::{DataServerConfig, Durability, Meets, ServerError, ServingConfig, run};
 use weft_journal::Superblock;
 use weft_rt::{Bulk, Disk, Outgoing, Runtime, ServerRuntime};
 use weft_rt_real::{Address, ClientConfig, ClientRt, DiskConfig, Log, ShardConfig, StopHandle, serve};
@@ -48,7 +48,7 @@ fn with_server<T: Send + 'static>(
     let map = map(directory);
     let serving = ServingConfig {
         create: true,
-        meets_others: false,
+        meets: Meets::Nobody,
         durability,
         // No round comes by itself within these tests.
         batch_interval_ns: 3600 * SECOND,

@@ -1,7 +1,7 @@
 //! One file of a server.
 
 use weft_base::ServerId;
-use weft_journal::Superblock;
+use weft_journal::{MetServer, Superblock};
 use weft_meta_server::{Row, each_row, tail_records};
 use weft_store::HeaderError;
 use weft_store::checkpoint::{CHECKPOINT_HEADER_BYTES, CheckpointError, CheckpointReader, Chunk};
@@ -155,8 +155,9 @@ fn superblock(name: &str, bytes: &[u8]) -> Report {
         let data: Vec<String> = generation.data.iter().map(|id| id.to_string()).collect();
         report.field("generation", format_args!("{} on {}", generation.id, data.join(", ")));
     }
-    for (server, birth) in &superblock.births {
-        report.field("knows", format_args!("{server} of birth {birth:016x}"));
+    for (server, MetServer { birth, durable_lsn }) in &superblock.met {
+        let reached = if *durable_lsn > 0 { format!(", whose journal reached {durable_lsn}") } else { String::new() };
+        report.field("knows", format_args!("{server} of birth {birth:016x}{reached}"));
     }
     for line in superblock.features.lines() {
         report.field("feature", line);

@@ -48,6 +48,6 @@ pub use follow::{Followed, ReadPlace};
 pub use journal::Journal;
 pub use recover::{Found, Recovered, TakesFound};
 pub use room::Room;
-pub use superblock::Superblock;
+pub use superblock::{MetServer, Superblock};
 pub use weft_store::Lsn;
 pub use weft_store::journal::SEGMENT_BYTES_DEFAULT;

@@ -57,8 +57,8 @@ pub struct Superblock {
     /// Drawn when the store was made: a server of the same number with another birth is not the
     /// same server.
     pub birth: u64,
-    /// The births of the servers that this one has met; its own, once the others know it.
-    pub births: BTreeMap<ServerId, u64>,
+    /// The servers that this one has met; itself, once the others know it.
+    pub met: BTreeMap<ServerId, MetServer>,
     /// The contract that somebody has set while the server ran; the configuration says another one
     /// perhaps.
     pub durability: Option<String>,
@@ -68,13 +68,23 @@ pub struct Superblock {
     pub others: Vec<String>,
 }
 
+/// What is known of the store of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetServer {
+    /// Drawn when it was made.
+    pub birth: u64,
+    /// A record that its journal had on stable storage: one that ends before is an older copy. 0:
+    /// none is known.
+    pub durable_lsn: u64,
+}
+
 impl Superblock {
     /// Of a new store. `birth` is drawn; it is never 0.
     pub fn new(map: &ClusterMap, server: ServerId, engine: &str, boot_id: u64, birth: u64) -> Superblock {
         let (fs_id, map, engine) = (map.fs_id, map.clone(), engine.to_string());
-        let (features, births, others) = (StoreFeatures::default(), BTreeMap::new(), Vec::new());
+        let (features, met, others) = (StoreFeatures::default(), BTreeMap::new(), Vec::new());
         let (stopped, durability) = (None, None);
-        Superblock { fs_id, server, engine, boot: 0, boot_id, stopped, map, birth: birth | 1, births, durability, features, others }
+        Superblock { fs_id, server, engine, boot: 0, boot_id, stopped, map, birth: birth | 1, met, durability, features, others }
     }
 
     /// True if the last life of the server ended in order, so that no power cut since then has
@@ -109,7 +119,7 @@ impl Superblock {
 
     /// True if the others know this server.
     pub fn is_introduced(&self) -> bool {
-        self.births.contains_key(&self.server)
+        self.met.contains_key(&self.server)
     }
 
     /// Notes the birth of a server. True if it was not known: store the superblock before anybody
@@ -118,11 +128,11 @@ impl Superblock {
     /// # Errors
     /// [`Status::StoreReplaced`] if another one of that number is known.
     pub fn meet(&mut self, server: ServerId, birth: u64) -> weft_base::Result<bool> {
-        match self.births.get(&server) {
-            Some(known) if *known == birth => Ok(false),
+        match self.met.get(&server) {
+            Some(known) if known.birth == birth => Ok(false),
             Some(_) => Err(Status::StoreReplaced),
             None => {
-                self.births.insert(server, birth);
+                self.met.insert(server, MetServer { birth, durable_lsn: 0 });
                 Ok(true)
             }
         }
@@ -192,8 +202,11 @@ impl Superblock {
             fields += &format!("stopped {boot}\n");
         }
         fields += &map_text(&self.map);
-        for (server, birth) in &self.births {
+        for (server, MetServer { birth, durable_lsn }) in &self.met {
             fields += &format!("knows {} {birth:016x}\n", server.0);
+            if *durable_lsn > 0 {
+                fields += &format!("durable {} {durable_lsn}\n", server.0);
+            }
         }
         if let Some(durability) = &self.durability {
             fields += &format!("durability {durability}\n");
@@ -238,11 +251,20 @@ impl Superblock {
             value.ok_or_else(|| damaged(&format!("no field {name}")))
         };
         let lines = |name: &'static str| text.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix(' '));
-        let mut births = BTreeMap::new();
-        for known in lines("knows") {
-            let (server, birth) = known.split_once(' ').ok_or(damaged("field knows"))?;
-            let server = server.parse().map_err(|_| damaged("field knows"))?;
-            births.insert(ServerId(server), u64::from_str_radix(birth, 16).map_err(|_| damaged("field knows"))?);
+        let of_servers = |name: &'static str, radix: u32| {
+            lines(name).map(move |line| {
+                let (server, value) = line.split_once(' ')?;
+                Some((ServerId(server.parse().ok()?), u64::from_str_radix(value, radix).ok()?))
+            })
+        };
+        let mut met = BTreeMap::new();
+        for known in of_servers("knows", 16) {
+            let (server, birth) = known.ok_or(damaged("field knows"))?;
+            met.insert(server, MetServer { birth, durable_lsn: 0 });
+        }
+        for known in of_servers("durable", 10) {
+            let (server, lsn) = known.ok_or(damaged("field durable"))?;
+            met.get_mut(&server).ok_or(damaged("field durable"))?.durable_lsn = lsn;
         }
         let number = |name: &str, radix: u32| u64::from_str_radix(field(name)?, radix).map_err(|_| damaged(&format!("field {name}")));
         let fs_id = FsId(number("fs_id", 16)?);
@@ -273,7 +295,7 @@ impl Superblock {
             stopped: field("stopped").ok().map(|boot| boot.parse().map_err(|_| damaged("field stopped"))).transpose()?,
             map,
             birth: number("birth", 16)?,
-            births,
+            met,
             durability: field("durability").ok().map(String::from),
             features: StoreFeatures::from_lines(text.lines()),
             others: text[..end].lines().skip(1).filter(|line| !is_known(line)).map(String::from).collect(),
@@ -283,7 +305,7 @@ impl Superblock {
 
 /// True for a line that is not kept as it is.
 fn is_known(line: &str) -> bool {
-    const FIELDS: [&str; 9] = ["fs_id", "server", "engine", "boot", "boot_id", "stopped", "birth", "knows", "durability"];
+    const FIELDS: [&str; 10] = ["fs_id", "server", "engine", "boot", "boot_id", "stopped", "birth", "knows", "durable", "durability"];
     const OF_MAP: [&str; 6] = ["fs_name", "epoch", "stripe_bytes", "stripe_width", "member", "generation"];
     let name = line.split(' ').next().unwrap_or(line);
     FIELDS.contains(&name) || OF_MAP.contains(&name) || StoreFeatures::is_line(line)
@@ -384,7 +406,9 @@ mod tests {
                 stripe_width: 2,
             },
             birth: 0x0123_4567_89ab_cdef,
-            births: [(ServerId(0), 5), (ServerId(0x8001), 0x0123_4567_89ab_cdef)].into(),
+            met: [(0, 5, 77), (0x8001, 0x0123_4567_89ab_cdef, 0)]
+                .map(|(server, birth, durable_lsn)| (ServerId(server), MetServer { birth, durable_lsn }))
+                .into(),
             durability: Some("sync".into()),
             features: StoreFeatures::from_lines(["compatible colours"].into_iter()),
             others: vec!["of_a_newer weft".into()],

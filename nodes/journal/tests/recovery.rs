@@ -25,7 +25,7 @@ fn world(seed: u64) -> (Sim, NodeId) {
 fn new_superblock(boot: u32) -> Superblock {
     let entry = |id: ServerId| ServerEntry { id, name: id.to_string(), address: String::new() };
     let map = ClusterMap::of(FS, "test", [ServerId(0), ServerId::data(0)].map(entry), 4096);
-    let births = Default::default();
+    let met = Default::default();
     Superblock {
         fs_id: FS,
         server: SERVER,
@@ -35,7 +35,7 @@ fn new_superblock(boot: u32) -> Superblock {
         stopped: None,
         map,
         birth: 3,
-        births,
+        met,
         durability: None,
         features: StoreFeatures::default(),
         others: vec![],

@@ -40,4 +40,4 @@ pub use config::{MetaServerConfig, SPLIT_NAMES_MAX_DEFAULT, SplitConfig};
 pub use dump::DUMP_NAME;
 pub use engine::{Row, each_row, tail_records};
 pub use start::{format, run};
-pub use weft_serving::{Durability, Engine, Process, ServerError, ServingConfig};
+pub use weft_serving::{Durability, Engine, Meets, Process, ServerError, ServingConfig};

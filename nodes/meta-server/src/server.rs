@@ -254,6 +254,10 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
         self.make_all_durable().await
     }
 
+    fn durable_lsn(&self) -> Option<u64> {
+        self.engine.journal().map(|journal| journal.durable_lsn().0)
+    }
+
     fn placed(&self, map: &ClusterMap) {
         self.state.borrow_mut().place(Placement::of(map));
         self.look_at_quotas();

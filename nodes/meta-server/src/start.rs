@@ -5,7 +5,7 @@ use weft_journal::Superblock;
 use weft_layout::INLINE_BYTES_MAX;
 use weft_namespace::{Change, Record, Settings, State, encode};
 use weft_rt::{Disk, ServerRuntime};
-use weft_serving::{Life, begin_life, find_store, make_journal, make_superblock, replay_journal, stored_durability};
+use weft_serving::{Life, Meets, begin_life, find_store, make_journal, make_superblock, replay_journal, stored_durability};
 use weft_wire::NameKey;
 
 use crate::container::Contents;
@@ -16,6 +16,8 @@ use crate::{Engine, MetaServerConfig, ServerError};
 
 /// More handles than can be given out between two flushes of the journal.
 const HANDLES_LOST_MAX: u64 = 1 << 24;
+/// More handles than a server has given out since an older copy of its store was made.
+const HANDLES_SINCE_COPY_MAX: u64 = 1 << 36;
 
 /// Runs a metadata server until it must stop, or is asked to: then everything is on stable storage
 /// when it ends.
@@ -44,7 +46,7 @@ pub async fn run<R: ServerRuntime>(rt: R, mut config: MetaServerConfig) -> Resul
             let (journal, power_was_cut) = replay_journal(&rt, &config.serving, &superblock, replay).await?;
             let engine = JournalEngine::new(journal, &config);
             let contents = container.kept_by(&mut state)?;
-            let life = begin(&rt, superblock, power_was_cut, &engine, &mut state).await?;
+            let life = begin(&rt, &config, superblock, power_was_cut, &engine, &mut state).await?;
             serve(rt, engine, config, life, state, Contents::new(contents)).await
         }
         Engine::Db | Engine::Dbpf => {
@@ -52,7 +54,7 @@ pub async fn run<R: ServerRuntime>(rt: R, mut config: MetaServerConfig) -> Resul
             let power_was_cut = superblock.boot_id != rt.disk().boot_id();
             let take = |change| state.apply_change(change);
             let engine = RowEngine::recover(rt.disk(), plan(&config), &config.serving, take).await?;
-            let life = begin(&rt, superblock, power_was_cut, &engine, &mut state).await?;
+            let life = begin(&rt, &config, superblock, power_was_cut, &engine, &mut state).await?;
             serve(rt, engine, config, life, state, Contents::default()).await
         }
     }
@@ -148,6 +150,7 @@ async fn find_or_format<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> 
 /// The state is what an earlier life has left: counts one start more.
 async fn begin<R: ServerRuntime>(
     rt: &R,
+    config: &MetaServerConfig,
     superblock: Superblock,
     power_was_cut: bool,
     engine: &impl KeepsRecords,
@@ -156,19 +159,22 @@ async fn begin<R: ServerRuntime>(
     if superblock.boot > 0 {
         // Whatever is promised now, it was perhaps not when files were opened. A machine that was
         // shut down in order has taken nothing.
-        state.begin_grace(power_was_cut && !superblock.has_stopped());
-        if power_was_cut {
-            skip_lost_handles(engine, state).await?;
+        let is_older = config.serving.meets == Meets::OthersWithOlderStore;
+        state.begin_grace(is_older || power_was_cut && !superblock.has_stopped());
+        if is_older {
+            skip_lost_handles(engine, state, HANDLES_SINCE_COPY_MAX).await?;
+        } else if power_was_cut {
+            skip_lost_handles(engine, state, HANDLES_LOST_MAX).await?;
         }
     }
     begin_life(rt.disk(), superblock, rt.disk().boot_id()).await
 }
 
-/// A power cut may have taken files whose handles clients and data servers still know. These
-/// handles are never given out again; the next power cut must not undo that, so it is made durable
-/// before the superblock says that this one is dealt with.
-async fn skip_lost_handles(engine: &impl KeepsRecords, state: &mut State) -> Result<(), ServerError> {
-    let next = state.next_handle().counter() + HANDLES_LOST_MAX;
+/// A power cut may have taken files whose handles clients and data servers still know, or an older
+/// copy of the store lacks them. So many handles are never given out again; the next power cut must
+/// not undo that, so it is made durable before the superblock says that this one is dealt with.
+async fn skip_lost_handles(engine: &impl KeepsRecords, state: &mut State, most: u64) -> Result<(), ServerError> {
+    let next = state.next_handle().counter() + most;
     let mut record = Record { changes: vec![Change::PutCounter { next }], open: None };
     let mut encoded = Vec::new();
     record.encode(&mut encoded);

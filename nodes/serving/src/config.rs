@@ -25,9 +25,8 @@ pub struct ServingConfig {
     pub key: ClusterKey,
     /// Make a new, empty store if the disk holds none; otherwise that is an error.
     pub create: bool,
-    /// Serve only when the others know the store of this server (of an engine that keeps one).
-    /// Tests of one server alone say no.
-    pub meets_others: bool,
+    /// How it introduces itself.
+    pub meets: Meets,
     /// What keeps its state over a restart.
     pub engine: Engine,
     /// What an acknowledged change has survived.
@@ -41,6 +40,19 @@ pub struct ServingConfig {
     pub checkpoint_bytes: u64,
     /// What the process around it does for it.
     pub process: Process,
+}
+
+/// How a server introduces itself to the others. It serves only when they know its store (of an
+/// engine that keeps one).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meets {
+    /// With a store that has everything it has ever had.
+    Others,
+    /// With one that is an older copy of itself, or has lost the end of its journal: what is
+    /// missing counts as lost.
+    OthersWithOlderStore,
+    /// It does not: tests of one server alone.
+    Nobody,
 }
 
 /// What the process around a server does for it.
@@ -63,7 +75,7 @@ impl ServingConfig {
             map,
             key,
             create: false,
-            meets_others: true,
+            meets: Meets::Others,
             engine: Engine::Journal,
             durability: Durability::Batch,
             batch_interval_ns: BATCH_INTERVAL_NS_DEFAULT,

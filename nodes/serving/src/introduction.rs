@@ -14,6 +14,11 @@
 //!                                        the map is new? everybody else is told:
 //!      ◀── Meet {me, birth, yours, map}
 //! ```
+//! Every minute from then on both ask each other again. An answer says how far the journal is on
+//! stable storage, and who has asked notes that in its superblock; and how far that of the asker
+//! was. A server whose journal ends before that has an older copy of its folder, and stops. Only
+//! answers count: a request may be late, or come from anybody.
+//!
 //! A server that was never introduced serves nothing before. Metadata server 0 itself, when it is
 //! new, asks everybody whether they have met another one. Whoever is shown a map that contradicts
 //! what it has seen stops: files would be looked for where they are not.
@@ -27,7 +32,7 @@ use weft_journal::Superblock;
 use weft_rt::{Disk, Signal};
 use weft_wire::ops::MeetRequest;
 
-use crate::Durability;
+use crate::{Durability, Meets};
 
 /// The metadata server that knows all others.
 pub(crate) const REGISTRAR: ServerId = ServerId(0);
@@ -41,8 +46,8 @@ const YEAR_2026: i64 = 17_672_256_000;
 /// The map with which a new store begins: metadata server 0 founds the file system as its
 /// configuration says, all others wait until they hear from it. `now` is given where nothing
 /// outlives the server: the epochs of such lives must not be the same.
-pub fn first_map(config: &ClusterMap, server: ServerId, meets_others: bool, now: Option<WallTime>) -> ClusterMap {
-    if meets_others && server != REGISTRAR {
+pub fn first_map(config: &ClusterMap, server: ServerId, meets: Meets, now: Option<WallTime>) -> ClusterMap {
+    if meets != Meets::Nobody && server != REGISTRAR {
         return config.unagreed();
     }
     if config.epoch > 0 {
@@ -62,9 +67,13 @@ pub struct Introduction {
     /// What the configuration says of the servers.
     pub(crate) config: ClusterMap,
     pub(crate) me: ServerEntry,
-    pub(crate) is_needed: bool,
+    pub(crate) meets: Meets,
     /// It is being stored.
     is_noting: Cell<bool>,
+    /// What was heard of the journals of others is not stored yet.
+    has_heard: Cell<bool>,
+    /// Metadata server 0 has said that the store has what it had, or was not there to say so.
+    was_judged: Cell<bool>,
     /// Somebody sets the contract.
     pub(crate) is_contract_changing: Cell<bool>,
     /// Who has heard of which epoch of the map. Metadata server 0 keeps it.
@@ -80,18 +89,20 @@ pub struct Introduction {
 impl Introduction {
     /// As the superblock says, or else the first map. Tests of one server alone need no
     /// introduction.
-    pub fn new(config: &ClusterMap, me: ServerId, superblock: Option<Superblock>, is_needed: bool, now: WallTime) -> Introduction {
+    pub fn new(config: &ClusterMap, me: ServerId, superblock: Option<Superblock>, meets: Meets, now: WallTime) -> Introduction {
         let map = superblock.as_ref().map(|superblock| superblock.map.clone());
-        let map = map.unwrap_or_else(|| first_map(config, me, is_needed, Some(now)));
+        let map = map.unwrap_or_else(|| first_map(config, me, meets, Some(now)));
         let named = || ServerEntry { id: me, name: me.to_string(), address: String::new() };
         Introduction {
             epoch: Cell::new(map.epoch),
             map: RefCell::new(Rc::new(map)),
             config: config.unagreed(),
             me: config.server(me).cloned().unwrap_or_else(named),
+            was_judged: Cell::new(superblock.is_none() || me == REGISTRAR),
             superblock: RefCell::new(superblock),
-            is_needed,
+            meets,
             is_noting: Cell::new(false),
+            has_heard: Cell::new(false),
             is_contract_changing: Cell::new(false),
             told: RefCell::default(),
             changed: Signal::new(),
@@ -102,7 +113,17 @@ impl Introduction {
 
     /// True if the server may serve.
     pub fn is_complete(&self) -> bool {
-        !self.is_needed || self.epoch.get() > 0 && self.superblock.borrow().as_ref().is_none_or(Superblock::is_introduced)
+        self.meets == Meets::Nobody || self.was_judged.get() && self.is_agreed()
+    }
+
+    /// True if the server was introduced, in this life or an earlier one.
+    pub(crate) fn is_agreed(&self) -> bool {
+        self.epoch.get() > 0 && self.is_known()
+    }
+
+    /// From now on the server may serve if it was introduced.
+    pub(crate) fn judged(&self) {
+        self.was_judged.set(true);
     }
 
     /// The cluster map; of epoch 0 until the server has agreed to one.
@@ -122,7 +143,7 @@ impl Introduction {
 
     /// The birth of another server's store; 0 if it is not known.
     pub(crate) fn birth_of(&self, server: ServerId) -> u64 {
-        self.superblock.borrow().as_ref().and_then(|known| known.births.get(&server).copied()).unwrap_or(0)
+        self.superblock.borrow().as_ref().and_then(|known| known.met.get(&server)).map_or(0, |known| known.birth)
     }
 
     /// True if the others know this server, or nothing outlives it.
@@ -135,6 +156,35 @@ impl Introduction {
         match self.superblock.borrow().as_ref() {
             Some(known) => known.clone().meet(server, birth).map(drop),
             None => Ok(()),
+        }
+    }
+
+    /// So far the journal of a server that was met was on stable storage; `None` if nobody has said.
+    pub(crate) fn journal_of(&self, server: ServerId) -> Option<u64> {
+        let superblock = self.superblock.borrow();
+        let known = superblock.as_ref().and_then(|superblock| superblock.met.get(&server));
+        known.map(|known| known.durable_lsn).filter(|lsn| *lsn > 0)
+    }
+
+    /// A server that was met has answered so: it has such a journal now. [`Self::note_heard`]
+    /// stores that.
+    pub(crate) fn heard_of(&self, server: ServerId, durable_lsn: Option<u64>) {
+        let mut superblock = self.superblock.borrow_mut();
+        let known = superblock.as_mut().and_then(|superblock| superblock.met.get_mut(&server));
+        let (Some(known), Some(durable_lsn)) = (known, durable_lsn) else { return };
+        if durable_lsn != known.durable_lsn {
+            known.durable_lsn = durable_lsn;
+            self.has_heard.set(true);
+        }
+    }
+
+    /// Notes durably what was heard of the journals of others, and how far the own one is.
+    pub(crate) async fn note_heard<D: Disk>(&self, disk: &D, durable_lsn: Option<u64>) {
+        self.heard_of(self.me.id, durable_lsn);
+        let superblock = self.superblock.borrow().clone();
+        if let Some(superblock) = superblock.filter(|_| self.has_heard.replace(false)) {
+            // What cannot be stored now is tried again.
+            self.has_heard.set(self.store(disk, &superblock).await.is_err());
         }
     }
 
@@ -177,7 +227,8 @@ impl Introduction {
     /// Notes durably that this life has ended in order: to be asked when everything is on stable
     /// storage. Where it cannot be noted, the next start on another boot of the machine takes that
     /// for a power cut.
-    pub(crate) async fn note_stop<D: Disk>(&self, disk: &D) {
+    pub(crate) async fn note_stop<D: Disk>(&self, disk: &D, durable_lsn: Option<u64>) {
+        self.heard_of(self.me.id, durable_lsn);
         let superblock = self.superblock.borrow().clone();
         if let Some(superblock) = superblock {
             let superblock = Superblock { stopped: Some(superblock.boot), ..superblock };
@@ -239,15 +290,15 @@ mod tests {
 
     #[test]
     fn only_metadata_server_0_founds_a_file_system() {
-        assert_eq!(first_map(&config(), ServerId(0), true, None), config().founded(1));
-        assert_eq!(first_map(&config(), ServerId(1), true, None), config());
-        assert_eq!(first_map(&config().founded(3), ServerId::data(0), true, None), config());
-        assert_eq!(first_map(&config(), ServerId(1), false, None), config().founded(1), "nobody else is there");
+        assert_eq!(first_map(&config(), ServerId(0), Meets::Others, None), config().founded(1));
+        assert_eq!(first_map(&config(), ServerId(1), Meets::Others, None), config());
+        assert_eq!(first_map(&config().founded(3), ServerId::data(0), Meets::Others, None), config());
+        assert_eq!(first_map(&config(), ServerId(1), Meets::Nobody, None), config().founded(1), "nobody else is there");
     }
 
     #[test]
     fn lives_that_nothing_outlives_have_epochs_of_their_own() {
-        let epoch = |tenths: i64| first_map(&config(), ServerId(0), true, Some(WallTime((YEAR_2026 + tenths) * TENTH_NS))).epoch;
+        let epoch = |tenths: i64| first_map(&config(), ServerId(0), Meets::Others, Some(WallTime((YEAR_2026 + tenths) * TENTH_NS))).epoch;
         assert_eq!((epoch(0), epoch(1), epoch(36_000)), (1, 2, 36_001));
         assert_eq!((epoch(-5), epoch(i64::from(u32::MAX))), (1, 1 + u32::MAX / 2), "clocks that are wrong are no error");
     }

@@ -36,7 +36,7 @@ mod tests;
 mod turns;
 
 pub use any::answer_of_any;
-pub use config::{BATCH_INTERVAL_NS_DEFAULT, Process, ServingConfig};
+pub use config::{BATCH_INTERVAL_NS_DEFAULT, Meets, Process, ServingConfig};
 pub use container::{find_container, make_container};
 pub use contract::{Durability, Engine};
 pub use error::ServerError;

@@ -9,10 +9,16 @@ use weft_wire::ops::{MeetReply, MeetRequest};
 
 use crate::introduction::REGISTRAR;
 use crate::keys::{follow_keys, wait_for_keys};
-use crate::{Introduction, ServerError, Service, Shell};
+use crate::start::hint_for_older;
+use crate::{Meets, ServerError, Service, Shell};
 
 /// How long one attempt to be introduced takes at most, in nanoseconds.
 const ATTEMPT_NS: u64 = 5 * SECOND;
+/// How long a server that was introduced before waits for metadata server 0 to say that its store
+/// has what it had, in nanoseconds.
+const JUDGED_WITHIN_NS: u64 = SECOND;
+/// How often servers meet again to say how far their journals are, in nanoseconds.
+const MEET_AGAIN_NS: u64 = 60 * SECOND;
 /// The pause before another attempt, in nanoseconds.
 const PAUSE_NS: u64 = 100 * MILLISECOND;
 /// The pause while another meeting is being noted, in nanoseconds.
@@ -28,47 +34,102 @@ const TELL_AGAIN_NS_MAX: u64 = 60 * SECOND;
 pub async fn introduce<S: Service>(server: Rc<S>) {
     let shell = server.shell();
     shell.rt.learn_servers(&shell.introduction.map());
-    if !shell.introduction.is_needed {
+    if shell.introduction.meets == Meets::Nobody {
         return;
     }
     if shell.identity.server != REGISTRAR {
         if let Some(keys) = shell.identity.process.keys.clone() {
-            if !shell.introduction.is_complete() {
+            if !shell.introduction.is_agreed() {
                 wait_for_keys(&*server, &*keys).await;
             }
             shell.rt.spawn(follow_keys(server.clone(), keys));
         }
-        return introduce_to_registrar(&*server).await;
+        return introduce_to_registrar(server).await;
     }
     if !shell.introduction.is_known() {
         ask_everybody(&*server).await;
     }
     keep_own_words(&server).await;
     shell.rt.spawn(ask_claimants(server.clone()));
+    shell.rt.spawn(note_again(server.clone()));
     tell_others(server.clone()).await;
 }
 
-async fn introduce_to_registrar<S: Service>(server: &S) {
+/// At the start, and now and then: whatever else has happened meanwhile, a store that is not the
+/// one that the other side knows ends the server.
+async fn introduce_to_registrar<S: Service>(server: Rc<S>) {
+    let Shell { rt, introduction, .. } = server.shell();
+    let mut within_ns = if introduction.is_agreed() { JUDGED_WITHIN_NS } else { ATTEMPT_NS };
+    while !server.shell().has_failed() {
+        let is_met = meet_registrar(&*server, within_ns).await;
+        within_ns = ATTEMPT_NS;
+        if !introduction.is_complete() && !server.shell().has_failed() {
+            introduction.judged();
+            server.shell().wake();
+        }
+        let pause = if is_met { MEET_AGAIN_NS } else { PAUSE_NS };
+        rt.sleep_until(rt.now() + pause).await;
+        if is_met {
+            introduction.note_heard(rt.disk(), server.durable_lsn()).await;
+        }
+    }
+}
+
+/// One attempt. True if it came to a result.
+async fn meet_registrar<S: Service>(server: &S, within_ns: u64) -> bool {
     let Shell { rt, caller, introduction, identity, .. } = server.shell();
     let me = (identity.server, introduction.birth());
-    loop {
-        let request = request_to(introduction, REGISTRAR, None);
-        match caller.call(REGISTRAR, &request, rt.now() + ATTEMPT_NS).await {
-            Ok(reply) => {
-                let met = [(REGISTRAR, reply.birth), me];
-                // While it was under way the registrar may have told of a newer one.
-                let map = reply.map.filter(|map| map.epoch < request.epoch || map.epoch >= introduction.epoch());
-                match take(server, &met, map).await {
-                    Err(Status::Busy) => {}
-                    outcome => return judge(server, outcome, REGISTRAR),
-                }
+    let request = request_to(server, REGISTRAR, None);
+    let (outcome, other) = match caller.call(REGISTRAR, &request, rt.now() + within_ns).await {
+        Ok(reply) => {
+            if hear(server, REGISTRAR, &reply) {
+                // It is told so when it asks.
+                return false;
             }
-            Err(status @ (Status::StoreReplaced | Status::MapChanged)) => return judge(server, Err(status), identity.server),
-            // It says that it is another one than this server has met.
-            Err(Status::WrongServer) => return judge(server, Err(Status::StoreReplaced), REGISTRAR),
-            Err(_) => {}
+            let met = [(REGISTRAR, reply.birth), me];
+            // While it was under way the registrar may have told of a newer one.
+            let map = reply.map.filter(|map| map.epoch < request.epoch || map.epoch >= introduction.epoch());
+            (take(server, &met, map).await, REGISTRAR)
         }
-        rt.sleep_until(rt.now() + PAUSE_NS).await;
+        Err(status @ (Status::StoreReplaced | Status::MapChanged)) => (Err(status), identity.server),
+        // It says that it is another one than this server has met.
+        Err(Status::WrongServer) => (Err(Status::StoreReplaced), REGISTRAR),
+        Err(_) => return false,
+    };
+    let is_over = outcome != Err(Status::Busy);
+    if is_over {
+        judge(server, outcome, other);
+    }
+    is_over
+}
+
+/// A server has answered. If it has heard that this one was further, this one ends. What it says of
+/// its own journal is noted, unless that was further when it was heard of before: then its store is
+/// older, and this is true.
+fn hear<S: Service>(server: &S, other: ServerId, reply: &MeetReply) -> bool {
+    let introduction = &server.shell().introduction;
+    let was_further = |before: Option<u64>, now: Option<u64>| before.zip(now).is_some_and(|(before, now)| now < before);
+    if was_further(reply.yours_lsn, server.durable_lsn()) && introduction.meets != Meets::OthersWithOlderStore {
+        let name = &server.shell().identity.name;
+        server.fail(ServerError::Store(format!(
+            "the store of {name} is an older copy of itself (a backup, a snapshot), or has lost the end of its journal: others know of \
+             changes that are not in it. {}",
+            hint_for_older(name)
+        )));
+    }
+    let is_older = was_further(introduction.journal_of(other), reply.durable_lsn) && reply.is_older != Some(true);
+    if !is_older {
+        introduction.heard_of(other, reply.durable_lsn);
+    }
+    is_older
+}
+
+/// Metadata server 0 stores now and then what it has heard.
+async fn note_again<S: Service>(server: Rc<S>) {
+    let Shell { rt, introduction, .. } = server.shell();
+    while !server.shell().has_failed() {
+        rt.sleep_until(rt.now() + MEET_AGAIN_NS).await;
+        introduction.note_heard(rt.disk(), server.durable_lsn()).await;
     }
 }
 
@@ -77,7 +138,7 @@ async fn ask_everybody<S: Service>(server: &S) {
     let Shell { rt, caller, introduction, identity, .. } = server.shell();
     let deadline = rt.now() + ASK_NS;
     let others: Vec<ServerId> = introduction.map().servers().map(|entry| entry.id).filter(|id| *id != REGISTRAR).collect();
-    let request = request_to(introduction, REGISTRAR, None);
+    let request = request_to(server, REGISTRAR, None);
     let answers = join_all(others.iter().map(|other| caller.call(*other, &request, deadline))).await;
     // Who does not answer is asked no more: it finds out at its next start, and then this server
     // does.
@@ -122,13 +183,17 @@ async fn tell_others<S: Service>(server: Rc<S>) {
             continue;
         }
         let tell = |other: ServerId| {
-            let request = request_to(introduction, other, Some(&map));
+            let request = request_to(&*server, other, Some(&map));
             async move { (other, caller.call(other, &request, rt.now() + ATTEMPT_NS).await) }
         };
         for (other, answer) in join_all(others.into_iter().map(tell)).await {
             match answer {
                 Ok(reply) if reply.epoch > introduction.epoch() => return judge(&*server, Err(Status::MapChanged), other),
-                Ok(reply) => drop(introduction.told.borrow_mut().insert(other, reply.epoch)),
+                Ok(reply) => {
+                    // One that is older hears it when it asks.
+                    hear(&*server, other, &reply);
+                    introduction.told.borrow_mut().insert(other, reply.epoch);
+                }
                 Err(Status::MapChanged) => return judge(&*server, Err(Status::MapChanged), other),
                 Err(_) => {}
             }
@@ -161,7 +226,7 @@ async fn ask_back<S: Service>(server: &S, claim: MeetRequest) {
     let id = claim.server.id;
     let Some(next) = introduction.map().with_server(&claim.server) else { return };
     rt.learn_servers(&next);
-    let request = MeetRequest { yours: 0, ..request_to(introduction, id, None) };
+    let request = MeetRequest { yours: 0, ..request_to(server, id, None) };
     let Ok(reply) = caller.call(id, &request, rt.now() + ATTEMPT_NS).await else { return };
     if (reply.birth, reply.server.as_ref()) != (claim.birth, Some(&claim.server)) {
         return;
@@ -173,7 +238,8 @@ async fn ask_back<S: Service>(server: &S, claim: MeetRequest) {
     }
 }
 
-fn request_to(introduction: &Introduction, other: ServerId, map: Option<&ClusterMap>) -> MeetRequest {
+fn request_to<S: Service>(server: &S, other: ServerId, map: Option<&ClusterMap>) -> MeetRequest {
+    let introduction = &server.shell().introduction;
     MeetRequest {
         server: introduction.me.clone(),
         birth: introduction.birth(),
@@ -186,8 +252,8 @@ fn request_to(introduction: &Introduction, other: ServerId, map: Option<&Cluster
 /// Answers a server that introduces itself, or metadata server 0 that tells of a new map.
 pub(crate) async fn meet<S: Service>(server: &S, request: MeetRequest) -> Result<MeetReply> {
     let Shell { introduction, identity, .. } = server.shell();
-    if !introduction.is_needed {
-        return Ok(reply(introduction, None));
+    if introduction.meets == Meets::Nobody {
+        return Ok(reply(server, request.server.id, None));
     }
     if request.yours != 0 && request.yours != introduction.birth() {
         if !introduction.is_known() {
@@ -216,12 +282,14 @@ pub(crate) async fn meet<S: Service>(server: &S, request: MeetRequest) -> Result
             return Err(Status::NotReady);
         }
         take(server, &[(request.server.id, request.birth)], None).await?;
-        introduction.told.borrow_mut().insert(request.server.id, introduction.epoch());
+        // Its own answer says how far its journal is.
+        introduction.told.borrow_mut().remove(&request.server.id);
+        introduction.changed.notify();
     } else {
         introduction.check_birth(request.server.id, request.birth)?;
         // An older one is no news: who sends it learns from the answer that there are newer ones.
         let map = request.map.filter(|map| request.server.id == REGISTRAR && map.epoch >= introduction.epoch());
-        if let Some(map) = map.filter(|_| introduction.is_complete()) {
+        if let Some(map) = map.filter(|_| introduction.is_agreed()) {
             let outcome = take(server, &[], Some(map)).await;
             if outcome == Err(Status::MapChanged) {
                 judge(server, outcome, REGISTRAR);
@@ -230,11 +298,21 @@ pub(crate) async fn meet<S: Service>(server: &S, request: MeetRequest) -> Result
         }
     }
     let map = is_registrar.then(|| (*introduction.map()).clone());
-    Ok(reply(introduction, map))
+    Ok(reply(server, request.server.id, map))
 }
 
-fn reply(introduction: &Introduction, map: Option<ClusterMap>) -> MeetReply {
-    MeetReply { birth: introduction.birth(), epoch: introduction.epoch(), map, server: Some(introduction.me.clone()) }
+fn reply<S: Service>(server: &S, to: ServerId, map: Option<ClusterMap>) -> MeetReply {
+    let introduction = &server.shell().introduction;
+    MeetReply {
+        birth: introduction.birth(),
+        epoch: introduction.epoch(),
+        map,
+        server: Some(introduction.me.clone()),
+        durable_lsn: server.durable_lsn(),
+        yours_lsn: introduction.journal_of(to),
+        // Said only where it is so.
+        is_older: (introduction.meets == Meets::OthersWithOlderStore).then_some(true),
+    }
 }
 
 /// Notes births and a new map, and goes by that map from now on. True if it is new.

@@ -79,6 +79,11 @@ pub trait Service: Sized + 'static {
         self.shell().rt.disk().boot_id()
     }
 
+    /// The newest record in the server's journal that is on stable storage; `None`: it has none.
+    fn durable_lsn(&self) -> Option<u64> {
+        None
+    }
+
     /// New objects go where this map says from now on.
     fn placed(&self, _map: &ClusterMap) {}
 

@@ -107,7 +107,7 @@ impl<R: ServerRuntime> Shell<R> {
             durability: Cell::new(config.durability),
             process: config.process.clone(),
         };
-        let introduction = Introduction::new(&config.map, config.server, life.superblock, config.meets_others, rt.wall());
+        let introduction = Introduction::new(&config.map, config.server, life.superblock, config.meets, rt.wall());
         let now = rt.now();
         Shell {
             caller: Caller::new(rt.clone(), client.0, client.1),

@@ -9,7 +9,7 @@
 use weft_journal::{Journal, Superblock, TakesFound};
 use weft_rt::{Disk, ServerRuntime};
 
-use crate::{Durability, ServerError, ServingConfig, first_map};
+use crate::{Durability, Meets, ServerError, ServingConfig, first_map};
 
 /// Which start of which store this is.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ pub async fn make_journal<R: ServerRuntime>(rt: &R, config: &ServingConfig) -> R
 /// # Errors
 /// [`ServerError::Journal`].
 pub async fn make_superblock<R: ServerRuntime>(rt: &R, config: &ServingConfig, boot_id: u64) -> Result<Superblock, ServerError> {
-    let map = first_map(&config.map, config.server, config.meets_others, None);
+    let map = first_map(&config.map, config.server, config.meets, None);
     let superblock = Superblock::new(&map, config.server, config.engine.name(), boot_id, rt.random());
     superblock.store(rt.disk()).await?;
     Ok(superblock)
@@ -97,7 +97,25 @@ pub async fn replay_journal<R: ServerRuntime>(
 ) -> Result<(Journal<R::Disk>, bool), ServerError> {
     let same_boot = superblock.boot_id == rt.disk().boot_id();
     let (journal, _) = Journal::recover(rt.disk(), config.journal(rt.random(), same_boot), taker).await?;
+    let noted = superblock.met.get(&superblock.server).map_or(0, |known| known.durable_lsn);
+    if journal.last_lsn().0 < noted && config.meets != Meets::OthersWithOlderStore {
+        return Err(ServerError::Store(format!(
+            "the journal of {} ends at record {}, and had record {noted} on stable storage: its newest segments are missing or were cut. \
+             {}",
+            config.name,
+            journal.last_lsn(),
+            hint_for_older(&config.name)
+        )));
+    }
     Ok((journal, !same_boot))
+}
+
+/// What to do about a store that lacks what it had.
+pub(crate) fn hint_for_older(name: &str) -> String {
+    format!(
+        "Give {name} its newest folder back; if there is none, start it once with `weft up --accept-older-store {name}`, or `weft serve` \
+         with that option: what is missing is lost then, and `weft fsck` says what it leaves behind"
+    )
 }
 
 /// Counts one start more. `boot_id`: what the next one compares. From here on a restart must come

@@ -26,7 +26,7 @@ pub async fn serve<S: Service>(server: &Rc<S>) -> Result<(), ServerError> {
             Intake::Closed => woken.await,
             Intake::Over => {
                 server.bring_to_rest().await?;
-                shell.introduction.note_stop(shell.rt.disk()).await;
+                shell.introduction.note_stop(shell.rt.disk(), server.durable_lsn()).await;
                 return Ok(());
             }
         }

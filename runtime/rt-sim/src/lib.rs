@@ -41,7 +41,7 @@ mod tracing;
 mod wakes;
 mod world;
 
-pub use disk::{DiskCounts, DiskFaultKind, SimDisk};
+pub use disk::{DiskCopy, DiskCounts, DiskFaultKind, SimDisk};
 pub use faults::{FOREVER, Fault, FaultPlan, FaultSettings, MessageFaults};
 pub use ids::{MachineId, NodeId};
 pub use joined::Joined;

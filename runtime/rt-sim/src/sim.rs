@@ -5,7 +5,7 @@ use std::future::Future;
 use std::ops::Deref;
 use std::rc::Rc;
 
-use weft_base::{Nanos, Payload, ServerId};
+use weft_base::{Nanos, ServerId};
 use weft_rt::FaultPoint;
 
 use crate::Random;
@@ -29,7 +29,7 @@ pub struct Sim {
 /// simulation can cause faults and look at other nodes.
 #[derive(Clone)]
 pub struct Control {
-    world: Rc<World>,
+    pub(crate) world: Rc<World>,
 }
 
 /// A simulation that did not reach what it was run for.
@@ -393,27 +393,6 @@ impl Control {
     /// that.
     pub fn delay(&self, node: NodeId, point: FaultPoint, ns: u64) {
         self.world.state.borrow_mut().nodes[node.index()].delays.set(point, ns);
-    }
-
-    /// Sets the size of a node's disk.
-    pub fn set_disk_bytes(&self, node: NodeId, bytes: u64) {
-        self.world.state.borrow_mut().nodes[node.index()].disk.volume.set_capacity(bytes);
-    }
-
-    /// Files on the disk of a node with their lengths in bytes, by name.
-    pub fn disk_files(&self, node: NodeId) -> Vec<(String, u64)> {
-        self.world.state.borrow().nodes[node.index()].disk.volume.list()
-    }
-
-    /// The content of a file as its process would read it.
-    pub fn disk_content(&self, node: NodeId, name: &str) -> Option<Payload> {
-        self.world.state.borrow().nodes[node.index()].disk.volume.content(name)
-    }
-
-    /// Changes bytes of a file behind the back of its process, within the length of the file. False
-    /// if there is no such file.
-    pub fn corrupt(&self, node: NodeId, name: &str, offset: u64, data: impl Into<Payload>) -> bool {
-        self.world.state.borrow_mut().nodes[node.index()].disk.volume.corrupt(name, offset, data.into())
     }
 }
 

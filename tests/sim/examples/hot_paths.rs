@@ -7,16 +7,19 @@ use std::process::ExitCode;
 
 use weft_base::{Credentials, Handle, ROOT_HANDLE, SECOND};
 use weft_client::{Client, CreateOptions, RenameFlags};
+use weft_posix::InodeNumber;
 use weft_rt::Bulk;
 use weft_rt_sim::{Profile, Sim, SimRt};
 use weft_sim_tests::cluster::{Cluster, ClusterConfig};
+use weft_sim_tests::mount::{Mount, caller};
 
 const WHO: Credentials = Credentials::ROOT;
 /// More virtual time than any run needs, in nanoseconds.
 const LIMIT_NS: u64 = 3600 * SECOND;
 /// Names in the directory that is listed.
 const LISTED: u64 = 100;
-const PATHS: [&str; 10] = ["create", "life", "mkdir", "lookup", "getattr", "open", "list", "rename", "write-4k", "read-4k"];
+const PATHS: [&str; 12] =
+    ["create", "life", "mkdir", "lookup", "getattr", "open", "list", "rename", "write-4k", "read-4k", "untold-create", "untold-life"];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -34,6 +37,12 @@ fn main() -> ExitCode {
     }
     let sim = Sim::new(1, Profile::default());
     let cluster = Cluster::start(&sim, &ClusterConfig::small());
+    if let Some(step) = path.strip_prefix("untold-") {
+        let (mount, removes) = (Mount::new(&sim, &cluster, "mount", None), step == "life");
+        sim.block_on(mount.node, LIMIT_NS, |_| async move { walk_untold(&mount, removes, times).await.expect("nothing fails here") })
+            .expect("it comes to an end");
+        return ExitCode::SUCCESS;
+    }
     let (node, client) = cluster.add_client("client", 30 * SECOND);
     sim.block_on(node, LIMIT_NS, |_| async move {
         while client.ping_all().await.iter().any(|(_, answer)| answer.as_ref().map_or(true, |info| info.state != "serving")) {}
@@ -116,4 +125,20 @@ async fn walk(client: &Client<SimRt>, path: &str, times: u64) -> weft_client::Re
 async fn make(client: &Client<SimRt>, dir: Handle, name: &str) -> weft_client::Result<()> {
     let (_, file, _) = client.create(&WHO, dir, name.as_bytes(), &CreateOptions { exclusive: true, ..CreateOptions::default() }).await?;
     client.close(file).await
+}
+
+/// Files that a mount makes without asking, in a directory of its own, and tells its server of.
+async fn walk_untold(mount: &Mount, removes: bool, times: u64) -> weft_client::Result<()> {
+    let who = caller(1, 0);
+    let root = InodeNumber::of(ROOT_HANDLE);
+    let dir = mount.make(root, "dir", mount.posix.mkdir(&WHO, root, b"dir", 0o755)).await?;
+    for index in 0..times {
+        let file = mount.create(&who, dir, &format!("file.{index}"), 0o644).await?;
+        mount.release(file.opened.number).await;
+        if removes {
+            mount.remove(&who, dir, &format!("file.{index}"), false).await?;
+        }
+    }
+    mount.posix.settle(SECOND).await;
+    Ok(())
 }

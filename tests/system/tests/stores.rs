@@ -274,12 +274,11 @@ fn promise_an_old_copy_of_the_map_is_refused() {
     put_files(&fs);
     fs.down();
     let kept = fs.path("kept-folder");
-    ok(Command::new("cp").arg("-a").arg(fs.server_dir("meta0")).arg(&kept));
+    copy(&fs.server_dir("meta0"), &kept);
     append(&fs, &entry("data1", "data"));
     fs.start(&[]);
     fs.down();
-    fs::remove_dir_all(fs.server_dir("meta0")).unwrap();
-    ok(Command::new("cp").arg("-a").arg(&kept).arg(fs.server_dir("meta0")));
+    copy(&kept, &fs.server_dir("meta0"));
     let said = fails(weft().args(["up", "--state"]).arg(fs.state()));
     // The older data server may have been stopped before it heard of the newer one.
     assert!(said.contains("is an old copy") && said.contains("has seen epoch 2"), "{said}");
@@ -304,15 +303,61 @@ fn promise_a_store_that_was_made_again_is_refused() {
         put_files(&fs);
         fs.down();
         let kept = fs.path("kept-folder");
-        ok(Command::new("cp").arg("-a").arg(fs.server_dir(server)).arg(&kept));
+        copy(&fs.server_dir(server), &kept);
         make_again(&fs, server);
         let said = fails(weft().args(["up", "--state"]).arg(fs.state()));
         assert!(said.contains(&format!("the store of {server} is not the one that the file system knows")), "{server}: {said}");
         // With the old folder everything is there.
-        fs::remove_dir_all(fs.server_dir(server)).unwrap();
-        ok(Command::new("cp").arg("-a").arg(&kept).arg(fs.server_dir(server)));
+        copy(&kept, &fs.server_dir(server));
         fs.start(&[]);
         check_files(&fs);
+        fs.down();
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    let _ = fs::remove_dir_all(to);
+    ok(Command::new("cp").arg("-a").arg(from).arg(to));
+}
+
+/// A backup of one server among others that have gone on is refused; who has nothing else says so,
+/// and keeps what was there then.
+#[test]
+fn promise_an_older_copy_of_a_store_is_refused() {
+    for server in ["data0", "meta0", "meta1"] {
+        let fs = FileSystem::up(&["--meta", "2", "--data", "2"]);
+        put_files(&fs);
+        fs.down();
+        let kept = fs.path("kept-folder");
+        copy(&fs.server_dir(server), &kept);
+        fs.start(&[]);
+        place_files(&fs, "/young");
+        (0..16).for_each(|number| drop(ok(weft().arg("mkdir").arg(fs.at(&format!("/dir{number}"))))));
+        // The others hear how far it has come when it starts, and every minute.
+        fs.down();
+        fs.start(&[]);
+        fs.down();
+        copy(&fs.server_dir(server), &fs.path("newest"));
+        copy(&kept, &fs.server_dir(server));
+        let said = fails(weft().args(["up", "--state"]).arg(fs.state()));
+        assert!(said.contains(&format!("the store of {server} is an older copy of itself")), "{server}: {said}");
+        copy(&fs.path("newest"), &fs.server_dir(server));
+        fs.start(&[]);
+        check_files(&fs);
+        check_tree(&fs, &config(&fs), "/young");
+        fs.down();
+        copy(&kept, &fs.server_dir(server));
+        fs.start(&["--accept-older-store", server]);
+        check_files(&fs);
+        // No new file has a handle of one that was lost.
+        place_files(&fs, "/new");
+        check_tree(&fs, &config(&fs), "/new");
+        fs.down();
+        fs.start(&[]);
+        check_files(&fs);
+        check_tree(&fs, &config(&fs), "/new");
+        let said = fails(weft().args(["up", "--accept-older-store", "data7", "--state"]).arg(fs.state()));
+        assert!(said.contains("data7"), "{said}");
         fs.down();
     }
 }

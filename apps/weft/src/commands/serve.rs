@@ -15,7 +15,7 @@ use weft_host::state::{StateDir, make_private_dir};
 use weft_host::stop_signals::{HangUp, StopSignals};
 use weft_host::stores;
 use weft_host::{job, proc};
-use weft_meta_server::{MetaServerConfig, Process, ServingConfig, SplitConfig};
+use weft_meta_server::{Meets, MetaServerConfig, Process, ServingConfig, SplitConfig};
 use weft_rt_real::{Address, DiskConfig, Level, Log, ShardConfig, StopHandle, write_line};
 use weft_wire::ClusterKey;
 use weft_wire::ops::{TraceReply, TraceRequest, TraceService};
@@ -46,6 +46,10 @@ pub struct Args {
     /// Make an empty store if the server's folder is empty; otherwise that is an error
     #[arg(long)]
     create: bool,
+    /// Go on with an older copy of the server's folder, or one that has lost the end of its
+    /// journal: what is missing is lost, and others may still refer to it (weft fsck)
+    #[arg(long, conflicts_with = "create")]
+    accept_older_store: bool,
     /// Leave the terminal's session
     #[arg(long, hide = true)]
     detached: bool,
@@ -126,7 +130,8 @@ impl Args {
             keys: accepted.map(|accepted| accepted as _),
             give_freed_memory_back: Some(give_freed_memory_back),
         };
-        let serving = ServingConfig { process, ..serving_config(server, &config, key, create) };
+        let meets = if self.accept_older_store { Meets::OthersWithOlderStore } else { Meets::Others };
+        let serving = ServingConfig { process, meets, ..serving_config(server, &config, key, create) };
         match server.id.role() {
             ServerRole::Meta => {
                 let (inline_limit, root_owner) = (config.inline_limit, (config.root_uid, config.root_gid));

@@ -73,6 +73,10 @@ pub struct Args {
     /// --mount, those of the last --mount]
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
+    /// Go on with an older copy of the folder of this server, or one that has lost the end of its
+    /// journal: what is missing is lost, and others may still refer to it (weft fsck)
+    #[arg(long, value_name = "SERVER")]
+    accept_older_store: Vec<String>,
     /// Stay; stop everything at Ctrl-C
     #[arg(long)]
     foreground: bool,
@@ -123,6 +127,7 @@ impl Args {
             stores::check(&config)?;
             check_names(&state, &config)?;
         }
+        self.accept_older_store.iter().try_for_each(|server| config.server(server).map(drop))?;
         let mut started = Vec::new();
         let room = StartRoom::take(&state.run_dir());
         if let Err(error) = self.wait_until_serving(&state, &config, &mut started, common) {
@@ -162,6 +167,22 @@ impl Args {
             print(&report?)?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn start_servers(&self, state: &StateDir, config: &Config, started: &mut Vec<Started>) -> Result<()> {
+        let is_new = config.engine == Engine::Memory || !state.formatted_file().exists();
+        let met = stores::met(config);
+        for server in &config.servers {
+            // A server that nobody knows joins. One that was met and whose folder is empty is lost,
+            // and says so.
+            let create = is_new || !met.contains(&server.id) && !stores::is_made(&server.dir);
+            let is_ours = started.iter().any(|ours| ours.name == server.name);
+            if !is_ours && process::holder(&state.pid_file(&server.name))?.is_none() {
+                let accepts_older = self.accept_older_store.contains(&server.name);
+                started.push(start_server(state, config, server, (create, accepts_older))?);
+            }
+        }
+        Ok(())
     }
 
     /// Draws id and key and writes the config: last, since it is what makes the directory a state.
@@ -231,7 +252,7 @@ impl Args {
         loop {
             // One that was killed a moment ago may hold its pid file until the kernel is through
             // with it.
-            start_servers(state, config, started)?;
+            self.start_servers(state, config, started)?;
             for server in started.iter_mut() {
                 if let Some(status) = server.child.try_wait()? {
                     bail!(
@@ -400,27 +421,12 @@ fn tell_if_refused(state: &StateDir, config: &Config, common: &Common) {
     }
 }
 
-fn start_servers(state: &StateDir, config: &Config, started: &mut Vec<Started>) -> Result<()> {
-    let is_new = config.engine == Engine::Memory || !state.formatted_file().exists();
-    let met = stores::met(config);
-    for server in &config.servers {
-        // A server that nobody knows joins. One that was met and whose folder is empty is lost, and
-        // says so.
-        let create = is_new || !met.contains(&server.id) && !stores::is_made(&server.dir);
-        let is_ours = started.iter().any(|ours| ours.name == server.name);
-        if !is_ours && process::holder(&state.pid_file(&server.name))?.is_none() {
-            started.push(start_server(state, config, server, create)?);
-        }
-    }
-    Ok(())
-}
-
-fn start_server(state: &StateDir, config: &Config, server: &ServerConfig, create: bool) -> Result<Started> {
+fn start_server(state: &StateDir, config: &Config, server: &ServerConfig, (create, accepts_older): (bool, bool)) -> Result<Started> {
     let log = state.log_file(&server.name);
     let mut args = vec!["serve".into(), "--detached".into(), "--config".into(), config.file.clone().into_os_string()];
     args.extend(["--server".into(), server.name.clone().into()]);
-    if create {
-        args.push("--create".into());
+    for (option, _) in [("--create", create), ("--accept-older-store", accepts_older)].into_iter().filter(|(_, is_given)| *is_given) {
+        args.push(option.into());
     }
     let child =
         process::start_in_background(&args, &log, Stdio::null(), Stdio::null()).with_context(|| format!("cannot start {}", server.name))?;

@@ -153,7 +153,7 @@ fn replies_have_the_tags_of_what_they_tell() {
 
 #[test]
 fn tags_stand_behind_the_extensions_of_a_message() {
-    let reply = crate::ops::MeetReply { birth: 1, epoch: 2, map: None, server: None };
+    let reply = crate::ops::MeetReply { birth: 1, epoch: 2, map: None, server: None, durable_lsn: None, yours_lsn: None, is_older: None };
     let entry = weft_base::ServerEntry { id: weft_base::ServerId(1), name: "a".into(), address: "b".into() };
     let message = crate::ops::MeetReply { server: Some(entry), ..reply };
     let tagged = Tagged { message, tags: vec![HandleTag([1; 16])] };

@@ -88,6 +88,12 @@ wire_struct! {
         optional {
             /// Who answers, as its own configuration says.
             2 pub server: ServerEntry,
+            /// The newest record in its journal that is on stable storage.
+            4 pub durable_lsn: u64,
+            /// The same of the asker, as this server has heard and noted it.
+            6 pub yours_lsn: u64,
+            /// The store of this server is an older copy of itself, and goes on all the same.
+            8 pub is_older: bool,
         }
     }
 

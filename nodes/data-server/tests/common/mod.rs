@@ -10,7 +10,7 @@ use bytes::Bytes;
 use weft_base::{
     ClientId, ClusterMap, FsId, Handle, MILLISECOND, Payload, RequestId, Result, SECOND, ServerEntry, ServerId, Status, WallTime,
 };
-use weft_data_server::{DataServerConfig, Durability, ServerError, ServingConfig, run};
+use weft_data_server::{DataServerConfig, Durability, Meets, ServerError, ServingConfig, run};
 use weft_rt::{Bulk, Outgoing, Runtime};
 use weft_rt_sim::{NodeConfig, NodeId, Profile, Sim, SimRt};
 use weft_wire::ops::*;
@@ -30,7 +30,7 @@ pub fn map() -> ClusterMap {
 pub fn serving() -> ServingConfig {
     ServingConfig {
         create: true,
-        meets_others: false,
+        meets: Meets::Nobody,
         journal_segment_bytes: 64 << 10,
         checkpoint_bytes: 48 << 10,
         ..ServingConfig::new(SERVER, map(), KEY)

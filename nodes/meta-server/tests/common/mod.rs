@@ -13,7 +13,7 @@ use weft_base::{
     ServerEntry, ServerId, Status, WallTime,
 };
 use weft_call::Caller;
-use weft_meta_server::{Durability, Engine, MetaServerConfig, ServerError, ServingConfig, run};
+use weft_meta_server::{Durability, Engine, Meets, MetaServerConfig, ServerError, ServingConfig, run};
 use weft_rt::{Arrival, Runtime, ServerRuntime};
 use weft_rt_sim::{NodeConfig, NodeId, Profile, Sim, SimRt};
 use weft_wire::ops::*;
@@ -53,8 +53,12 @@ pub fn map(meta_servers: usize) -> ClusterMap {
 }
 
 pub fn config(server: ServerId, map: &ClusterMap) -> MetaServerConfig {
-    let serving =
-        ServingConfig { create: true, meets_others: false, journal_segment_bytes: 1 << 20, ..ServingConfig::new(server, map.clone(), KEY) };
+    let serving = ServingConfig {
+        create: true,
+        meets: Meets::Nobody,
+        journal_segment_bytes: 1 << 20,
+        ..ServingConfig::new(server, map.clone(), KEY)
+    };
     MetaServerConfig { session_grace_ns: 2 * SECOND, ..MetaServerConfig::new(serving) }
 }
 

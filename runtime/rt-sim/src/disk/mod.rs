@@ -5,6 +5,7 @@
 //! of a core; syncs, durable changes of the directory and uncached reads queue at the disk. So a
 //! write overtakes a sync that is under way, as on a real machine.
 
+mod behind;
 mod extents;
 mod file;
 mod ranges;
@@ -14,6 +15,7 @@ mod operations;
 
 use std::collections::BTreeMap;
 
+pub use behind::DiskCopy;
 pub use operations::SimDisk;
 pub use volume::DiskFaultKind;
 pub(crate) use volume::{DiskOp, DiskValue, Volume};

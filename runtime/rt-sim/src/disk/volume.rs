@@ -84,7 +84,7 @@ pub enum DiskFaultKind {
 }
 
 /// Everything on one disk.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Volume {
     names: BTreeMap<String, u64>,
     files: BTreeMap<u64, SimFile>,
@@ -160,11 +160,7 @@ impl Volume {
                 self.used -= freed;
                 Ok(DiskValue::Nothing)
             }
-            DiskOp::Remove { name } => {
-                let file = self.names.remove(&name).ok_or(DiskError::NotFound)?;
-                self.unname(file);
-                Ok(DiskValue::Nothing)
-            }
+            DiskOp::Remove { name } => self.remove(&name).map(|()| DiskValue::Nothing),
             DiskOp::Rename { from, to } => {
                 let file = self.names.remove(&from).ok_or(DiskError::NotFound)?;
                 if let Some(replaced) = self.names.insert(to, file)
@@ -242,6 +238,13 @@ impl Volume {
     pub(crate) fn content(&self, name: &str) -> Option<Payload> {
         let file = &self.files[self.names.get(name)?];
         Some(file.read(0, file.len()))
+    }
+
+    /// Takes the name of a file away.
+    pub(crate) fn remove(&mut self, name: &str) -> Result<(), DiskError> {
+        let file = self.names.remove(name).ok_or(DiskError::NotFound)?;
+        self.unname(file);
+        Ok(())
     }
 
     /// Changes bytes of a file by name behind the back of its owner. False if there is no such

@@ -299,7 +299,19 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
     let mut all = vec![
         with_number(Op::Ping, &info.to_bytes()),
         with_number(Op::GetMap, &GetMapReply { map: map.clone(), name_key: NameKey([6; 16]) }.to_bytes()),
-        with_number(Op::Meet, &MeetReply { birth: 9, epoch: 1, map: Some(map), server: None }.to_bytes()),
+        with_number(
+            Op::Meet,
+            &MeetReply {
+                birth: 9,
+                epoch: 1,
+                map: Some(map),
+                server: None,
+                durable_lsn: Some(78),
+                yours_lsn: Some(77),
+                is_older: Some(true),
+            }
+            .to_bytes(),
+        ),
         with_number(Op::Lookup, &LookupReply { handle, kind, state: state_given.clone() }.to_bytes()),
         with_number(
             Op::Create,
