@@ -340,6 +340,7 @@ fn extended_attributes_follow_their_name_spaces() {
     assert_eq!(put(set(&ROOT, "trusted.a", b"", false, false)), Ok(()));
     assert_eq!(put(set(&owner, "system.other", b"", false, false)), Err(Status::NotSupported));
     assert_eq!(put(set(&owner, "nospace", b"", false, false)), Err(Status::NotSupported));
+    assert_eq!(put(set(&owner, "user.a\0b", b"", false, false)), Err(Status::Invalid));
     assert_eq!(put(set(&owner, &format!("user.{}", "x".repeat(251)), b"", false, false)), Err(Status::Range));
     assert_eq!(put(set(&owner, "user.big", &[0; (64 << 10) + 1], false, false)), Err(Status::TooBig));
     assert_eq!(put(set(&owner, "user.big", &[0; 64 << 10], false, false)), Ok(()));

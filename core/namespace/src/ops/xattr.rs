@@ -63,15 +63,19 @@ impl State {
     /// Sets an attribute.
     ///
     /// # Errors
-    /// As [`State::get_xattr`], and [`Status::Invalid`] for a hint that has no meaning or stands at
-    /// anything but a directory, [`Status::NotPermitted`] for a hint of somebody who does not own
-    /// the directory, [`Status::NotSupported`] for a file without a metafile, [`Status::Exists`],
-    /// [`Status::TooBig`] (value), [`Status::NoSpace`] (those of the object, or of all objects of
-    /// this server, are too large together).
+    /// As [`State::get_xattr`], and [`Status::Invalid`] for a name with NUL in it, and for a hint
+    /// that has no meaning or stands at anything but a directory, [`Status::NotPermitted`] for a
+    /// hint of somebody who does not own the directory, [`Status::NotSupported`] for a file without
+    /// a metafile, [`Status::Exists`], [`Status::TooBig`] (value), [`Status::NoSpace`] (those of
+    /// the object, or of all objects of this server, are too large together).
     pub fn prepare_set_xattr(&self, cx: &RequestContext<'_>, request: &SetXattrRequest, record: &mut Record) -> Result<()> {
         let (handle, name) = (request.handle, &canonical(&request.name));
         let inode = self.inode(handle)?;
         inode.check_unsealed()?;
+        // A kernel lists names with NUL between them: this one would be two.
+        if name.contains(&0) {
+            return Err(Status::Invalid);
+        }
         if is_project_attribute(name) {
             return self.prepare_project(cx, request, inode, record);
         }
