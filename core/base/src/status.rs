@@ -57,8 +57,8 @@ statuses! {
     NotPermitted = 7, 1, "operation not permitted";
     /// Arguments make no sense.
     Invalid = 8, 22, "invalid argument";
-    /// A name is longer than 255 bytes.
-    NameTooLong = 9, 36, "the name is longer than 255 bytes";
+    /// A name is longer than 255 bytes, or the target of a symlink than 4095.
+    NameTooLong = 9, 36, "a name is longer than 255 bytes, or the target of a symlink than 4095";
     /// A server's disk or configured capacity is full.
     NoSpace = 10, 28, "no space left on the server";
     /// The link count would overflow.

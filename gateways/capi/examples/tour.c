@@ -40,7 +40,7 @@ static void names(weft_fs *fs)
 
     CHECK(weft_link(fs, "/tour/file", "/tour/second") == 0);
     CHECK(weft_stat(fs, "/tour/second", &attr) == 0 && attr.nlink == 2);
-    FAILS(weft_rename(fs, "/tour/file", "/tour/second", RENAME_NOREPLACE), EEXIST, "rename /tour/file");
+    FAILS(weft_rename(fs, "/tour/file", "/tour/second", RENAME_NOREPLACE), EEXIST, "rename /tour/file to /tour/second");
     CHECK(weft_rename(fs, "/tour/second", "/tour/third", 0) == 0);
     CHECK(weft_rename(fs, "/tour/link", "/tour/third", RENAME_EXCHANGE) == 0);
     CHECK(weft_lstat(fs, "/tour/third", &attr) == 0 && S_ISLNK(attr.mode));
@@ -53,7 +53,7 @@ static void names(weft_fs *fs)
     FAILS(weft_rmdir(fs, "/tour/third/"), ENOTDIR, "rmdir /tour/third/");
     FAILS(weft_rmdir(fs, "/tour/."), EINVAL, "rmdir /tour/.");
     FAILS(weft_mkdir(fs, "/tour/file/", 0777), EEXIST, "mkdir /tour/file/");
-    FAILS(weft_link(fs, "/tour/file", "/tour/none/"), ENOENT, "link /tour/file");
+    FAILS(weft_link(fs, "/tour/file", "/tour/none/"), ENOENT, "link /tour/file to /tour/none/");
     FAILS(weft_symlink(fs, "file", "/tour/none/"), ENOENT, "symlink /tour/none/");
     FAILS(weft_open(fs, "/tour/file/", O_RDONLY, 0), ENOTDIR, "/tour/file/");
     FAILS(weft_open(fs, "/tour/file/.", O_RDONLY, 0), ENOTDIR, "/tour/file/.");

@@ -58,7 +58,7 @@ impl<R: ThreadRuntime> FileSystem<R> {
     /// # Errors
     /// As [`weft_posix::Posix::rename_written`].
     pub fn rename(&self, from: &[u8], to: &[u8], flags: RenameFlags) -> Result<()> {
-        self.run("rename", from, async |posix| {
+        self.run("rename", &[from, b" to ", to].concat(), async |posix| {
             let (from_dir, from_name) = posix.resolve_name(&self.who, from, Purpose::Move).await?;
             let (to_dir, to_name) = posix.resolve_name(&self.who, to, Purpose::target_of(flags)).await?;
             let (old, new) = ((from_dir, &*from_name, from.ends_with(b"/")), (to_dir, &*to_name, to.ends_with(b"/")));
@@ -71,7 +71,7 @@ impl<R: ThreadRuntime> FileSystem<R> {
     /// # Errors
     /// As [`weft_client::Client::link`].
     pub fn link(&self, path: &[u8], name: &[u8]) -> Result<()> {
-        let linked = self.run("link", path, async |posix| {
+        let linked = self.run("link", &[path, b" to ", name].concat(), async |posix| {
             let attr = posix.resolve(&self.who, path, false).await?;
             let (dir, name) = posix.resolve_name(&self.who, name, Purpose::Make).await?;
             posix.link(&self.who, InodeNumber::of(attr.handle), dir, &name).await
