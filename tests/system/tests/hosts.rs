@@ -144,8 +144,7 @@ fn an_interrupted_copy_out_ends_nothing_and_does_not_go_on() {
     (0..FILES).for_each(|number| fs::write(input.join(format!("f{number:02}")), &content).unwrap());
     ok(&mut hosts.up(&["--meta", "1", "--data", "1", "--stage-in", "in", "--stage-out", "results"]));
     let on_host = fs::read_dir(hosts.disk(names[0])).unwrap().next().unwrap().unwrap().path();
-    let server = fs::read_to_string(on_host.join("run/data0.pid")).unwrap();
-    let server: u32 = server.split_whitespace().next().unwrap().parse().unwrap();
+    let server = first_number(&on_host.join("run/data0.pid"));
     let results = hosts.0.path("results/in");
     let whole = || fs::read_dir(&results).unwrap().flatten().filter(|file| fs::read(file.path()).unwrap() == content).count();
     for ends in [Signal::TERM, Signal::KILL] {
@@ -338,15 +337,44 @@ fn a_host_that_does_not_come_up_is_named_and_the_others_end() {
     hosts.check_gone(&names);
 }
 
+/// What is copied is all there is when `weft down` is killed while the servers end: the next one
+/// neither asks them for it nor says that nothing was ended.
+#[test]
+fn a_killed_end_is_finished_by_the_next_one() {
+    let names = ["127.0.0.2"];
+    let hosts = Hosts::new(&names, 1);
+    fs::create_dir(hosts.0.path("in")).unwrap();
+    fs::write(hosts.0.path("in/small"), "beside its inode").unwrap();
+    ok(&mut hosts.up(&["--meta", "1", "--data", "1", "--stage-in", "in", "--stage-out", "results"]));
+    let on_host = fs::read_dir(hosts.disk(names[0])).unwrap().next().unwrap().unwrap().path();
+    let server = first_number(&on_host.join("run/data0.pid"));
+    // The copy does not need it, and the end waits for it.
+    signal(server, Signal::STOP).unwrap();
+    let mut down = hosts.down(&[]).spawn().unwrap();
+    wait_until("an end that has begun", PATIENCE, || hosts.0.state().join("run/hosts.ended").exists());
+    down.kill().unwrap();
+    down.wait().unwrap();
+    signal(server, Signal::CONT).unwrap();
+    let said = ok(&mut hosts.down(&[]));
+    assert!(said.contains("everything had been copied to") && said.contains("results"), "{said}");
+    assert_eq!(fs::read_to_string(hosts.0.path("results/in/small")).unwrap(), "beside its inode");
+    hosts.check_gone(&names);
+}
+
+fn first_number(file: &Path) -> u32 {
+    fs::read_to_string(file).unwrap().split_whitespace().next().unwrap().parse().unwrap()
+}
+
 #[test]
 fn hosts_end_when_nobody_holds_them() {
     let names = ["127.0.0.2", "127.0.0.3"];
     let hosts = Hosts::new(&names, 2);
     ok(&mut hosts.up(&[]));
-    let holder = fs::read_to_string(hosts.0.state().join("run/hosts.pid")).unwrap();
-    let holder: u32 = holder.split_whitespace().next().unwrap().parse().unwrap();
+    let holder = first_number(&hosts.0.state().join("run/hosts.pid"));
     signal(holder, Signal::KILL).unwrap();
     wait_until("the end of the holder", PATIENCE, || !alive(holder));
+    let refused = fails(&mut hosts.down(&["--stage-out", "results"]));
+    assert!(refused.contains("their data is removed") && refused.contains("--discard"), "{refused}");
     for name in names {
         wait_until("the end of what is on a host", PATIENCE, || fs::read_dir(hosts.disk(name)).unwrap().count() == 0);
     }

@@ -50,6 +50,16 @@ pub fn pid_file(state: &StateDir) -> PathBuf {
     state.run_dir().join("hosts.pid")
 }
 
+/// Where `weft down` says, just before it ends the holder, which folder has a copy of everything.
+pub fn copied_file(state: &StateDir) -> PathBuf {
+    state.run_dir().join("hosts.copied")
+}
+
+/// The same, moved here by the holder that was ended then: nothing can have changed since the copy.
+pub fn ended_file(state: &StateDir) -> PathBuf {
+    state.run_dir().join("hosts.ended")
+}
+
 impl Args {
     pub fn run(self, common: &Common) -> Result<bool> {
         process::detach();
@@ -78,6 +88,8 @@ impl Args {
                 }
             }
         }
+        // Without a copy there is no such file.
+        let _ = std::fs::rename(copied_file(&state), ended_file(&state));
         end(&mut hosts);
         Ok(true)
     }

@@ -176,6 +176,10 @@ impl super::Args {
         let servers = hosts::servers(&job.hosts, meta, data, port, self.capacity)?;
         draft.servers = servers.into_iter().map(|(_, server)| server).collect();
         draft.check(&state.config_file())?;
+        // A `weft down` that was killed at its very end may have left them.
+        for file in [hold::copied_file(state), hold::ended_file(state)] {
+            let _ = std::fs::remove_file(file);
+        }
         KeyFiles::beside(&state.config_file()).make(&state.key_file())?;
         write_in_one_step(&state.hosts_file(), &serde_json::to_vec_pretty(&job)?, 0o600)?;
         draft.write(&state.config_file())?;
@@ -229,25 +233,47 @@ impl super::Args {
 ///
 /// # Errors
 /// If a mount is in use, or something cannot be copied or is changed meanwhile: nothing is ended
-/// then, and what can be copied is. If something survives.
+/// then, and what can be copied is. If the servers have ended and nothing was copied before. If
+/// something survives.
 pub fn down(state: &StateDir, config: &Config, stage_out: Option<&Path>, discard: bool, common: &Common) -> Result<Option<String>> {
     let stopped = StopSignals::block()?.into_flag();
     let job: Job = serde_json::from_str(&std::fs::read_to_string(state.hosts_file())?).context("the list of hosts makes no sense")?;
     let to = stage_out.map(Path::to_path_buf).or(job.stage_out.map(PathBuf::from)).filter(|_| !discard);
     let mut report = String::new();
-    if let Some(to) = to {
+    let copied = hold::copied_file(state);
+    if let Ok(place) = std::fs::read(hold::ended_file(state)) {
+        // A `weft down` was killed while it ended the servers.
+        report += &format!("everything had been copied to {}\n", Path::new(OsStr::from_bytes(&place)).display());
+    } else if let Some(to) = to {
+        if process::holder(&hold::pid_file(state))?.is_none() {
+            bail!(
+                "the servers of {} have ended, since what held them from here did, and their data is removed: nothing can be copied; \
+                 `weft down --discard` removes what is left of it",
+                config.fs_name
+            );
+        }
+        if let Err(error) = std::fs::remove_file(&copied)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            return Err(error).with_context(|| format!("cannot remove {}", copied.display()));
+        }
         if !copy_out(state, config, &to, &stopped, common)? {
             tell(&format!("interrupted; not everything is in {}, and nothing was ended", to.display()));
             return Ok(None);
         }
         report += &format!("copied everything to {}\n", to.display());
+        let place = std::path::absolute(&to)?;
+        // On a full disk nothing need be known later, if this process ends all of it.
+        let _ = write_in_one_step(&copied, place.as_os_str().as_bytes(), 0o600);
     }
+    let is_copied = !report.is_empty();
     let unmounted = down::stop_all(state, config)?;
     report.extend(unmounted.lines().filter(|line| line.starts_with("unmounted")).map(|line| format!("{line}\n")));
     match process::end(&hold::pid_file(state), hold::PATIENCE * 2)? {
         process::Ended::Killed => {
             report += &format!("what held the servers on {} hosts had to be killed; they end by themselves now\n", job.hosts.len());
         }
+        process::Ended::WasNotRunning if is_copied => report += "the servers had ended already\n",
         process::Ended::WasNotRunning => report += "the servers had ended already, and what they held is gone\n",
         process::Ended::Stopped => report += &format!("ended the servers on {} hosts\n", job.hosts.len()),
     }
@@ -352,7 +378,9 @@ fn tell_of_clients(fs: &Fs) {
 /// Removes what says that there is a file system.
 fn forget(state: &StateDir) {
     let keys = KeyFiles::beside(&state.config_file());
-    for file in [state.config_file(), state.hosts_file(), state.key_file(), keys.server, keys.list, state.mount_file()] {
+    let of_end = [hold::copied_file(state), hold::ended_file(state)];
+    let of_fs = [state.config_file(), state.hosts_file(), state.key_file(), keys.server, keys.list, state.mount_file()];
+    for file in of_fs.into_iter().chain(of_end) {
         let _ = std::fs::remove_file(file);
     }
 }
