@@ -86,7 +86,26 @@ pub fn tell_plainly(line: &str) {
 /// As [`print()`].
 pub fn print_json(value: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;
-    print(&format!("{text}\n"))
+    print(&format!("{}\n", json_for_terminals(&text)))
+}
+
+/// JSON that a terminal takes for text only: of what terminals obey, JSON itself lets some through.
+pub fn json_for_terminals(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for letter in json.chars() {
+        // What JSON is made of has line ends, and its strings have none of these.
+        if is_obeyed(letter) && letter != '\n' {
+            text.push_str(&format!("\\u{:04x}", u32::from(letter)));
+        } else {
+            text.push(letter);
+        }
+    }
+    text
+}
+
+/// True for what moves a cursor, changes colours, or makes what follows run the other way.
+fn is_obeyed(letter: char) -> bool {
+    letter.is_control() || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Prints a result: as JSON for programs, else as a text for people.
@@ -98,10 +117,10 @@ pub fn print_as(json: bool, value: &impl Serialize, text: impl FnOnce() -> Strin
 }
 
 /// A name for people: printable as it is, anything else (newlines, invalid UTF-8, control
-/// characters) escaped.
+/// characters, marks that turn the direction of writing) escaped.
 pub fn show_name(name: &[u8]) -> String {
     match std::str::from_utf8(name) {
-        Ok(text) if !text.chars().any(char::is_control) => text.to_string(),
+        Ok(text) if !text.chars().any(is_obeyed) => text.to_string(),
         _ => name.escape_ascii().to_string(),
     }
 }
@@ -142,5 +161,15 @@ mod tests {
         assert_eq!(show_name("größe".as_bytes()), "größe");
         assert_eq!(show_name(b"new\nline\xff"), "new\\nline\\xff");
         assert_eq!(show_name(b"\x1b[31m"), "\\x1b[31m");
+        assert_eq!(show_name("gpj\u{202e}.exe".as_bytes()), r"gpj\xe2\x80\xae.exe");
+    }
+
+    #[test]
+    fn json_is_shown_safely_and_means_the_same() {
+        let name = "\x1b \n \x7f \u{9b}31m \u{202e} größe";
+        let pretty = serde_json::to_string_pretty(&[name]).unwrap();
+        let shown = json_for_terminals(&pretty);
+        assert_eq!(shown, "[\n  \"\\u001b \\n \\u007f \\u009b31m \\u202e größe\"\n]");
+        assert_eq!(serde_json::from_str::<[String; 1]>(&shown).unwrap(), [name]);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use weft_host::connect::{Common, Fs};
 use weft_host::named::NamedFs;
-use weft_host::output::{print, print_as};
+use weft_host::output::{json_for_terminals, print, print_as};
 use weft_host::units::seconds;
 use weft_watch::watch::Watch;
 
@@ -56,7 +56,7 @@ impl Args {
             thread::sleep(interval);
             let now = watch.snapshot();
             if self.json {
-                print(&format!("{}\n", serde_json::to_string(&now)?))?;
+                print(&format!("{}\n", json_for_terminals(&serde_json::to_string(&now)?)))?;
             } else {
                 print(&format!("{}\n", weft_watch::tables(&now)))?;
             }

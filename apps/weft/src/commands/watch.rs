@@ -11,7 +11,7 @@ use serde::Serialize;
 use weft_base::{Handle, ServerId, Status};
 use weft_client::{TreeChange, WatchedTree};
 use weft_host::connect::{Common, Fs, FsPlace, kind_word};
-use weft_host::output::{print, show_name, tell};
+use weft_host::output::{json_for_terminals, print, show_name, tell};
 use weft_wire::ops::{CHANGES_WAIT_MS_MAX, ChangeCursor, ChangeKind, ChangesReply};
 
 use weft_host::paths::joined;
@@ -205,7 +205,7 @@ impl Watch<'_> {
 
     fn print(&self, event: &Event<'_>) -> Result<()> {
         let line = if self.args.json {
-            serde_json::to_string(event)?
+            json_for_terminals(&serde_json::to_string(event)?)
         } else {
             let mut line = event.event.to_string();
             for part in [&event.path, &event.cursor].into_iter().flatten() {
