@@ -385,6 +385,25 @@ fn hosts_end_when_nobody_holds_them() {
 }
 
 #[test]
+fn a_copy_of_servers_that_end_meanwhile_says_that_they_did() {
+    let names = ["127.0.0.2"];
+    let hosts = Hosts::new(&names, 1);
+    ok(&mut hosts.up(&["--meta", "1", "--data", "1"]));
+    let on_host = fs::read_dir(hosts.disk(names[0])).unwrap().next().unwrap().unwrap().path();
+    let (server, holder) = (first_number(&on_host.join("run/meta0.pid")), first_number(&hosts.0.state().join("run/hosts.pid")));
+    signal(server, Signal::STOP).unwrap();
+    let down = hosts.down(&["--stage-out", "results", "--timeout", "4"]).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("a copy that has begun", PATIENCE, || hosts.0.path("results").exists());
+    signal(holder, Signal::KILL).unwrap();
+    let ended = down.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success() && said.contains("their data is removed"), "{said}");
+    signal(server, Signal::CONT).unwrap();
+    ok(&mut hosts.down(&["--discard"]));
+    hosts.check_gone(&names);
+}
+
+#[test]
 fn a_host_that_says_nothing_does_not_hold_up_the_end() {
     let names = ["127.0.0.2", "127.0.0.9"];
     let hosts = Hosts::new(&names, 1);

@@ -245,19 +245,18 @@ pub fn down(state: &StateDir, config: &Config, stage_out: Option<&Path>, discard
         // A `weft down` was killed while it ended the servers.
         report += &format!("everything had been copied to {}\n", Path::new(OsStr::from_bytes(&place)).display());
     } else if let Some(to) = to {
-        if process::holder(&hold::pid_file(state))?.is_none() {
-            bail!(
-                "the servers of {} have ended, since what held them from here did, and their data is removed: nothing can be copied; \
-                 `weft down --discard` removes what is left of it",
-                config.fs_name
-            );
-        }
+        check_held(state, config)?;
         if let Err(error) = std::fs::remove_file(&copied)
             && error.kind() != std::io::ErrorKind::NotFound
         {
             return Err(error).with_context(|| format!("cannot remove {}", copied.display()));
         }
-        if !copy_out(state, config, &to, &stopped, common)? {
+        let is_out = copy_out(state, config, &to, &stopped, common);
+        if is_out.is_err() {
+            // It may have ended meanwhile.
+            check_held(state, config)?;
+        }
+        if !is_out? {
             tell(&format!("interrupted; not everything is in {}, and nothing was ended", to.display()));
             return Ok(None);
         }
@@ -279,6 +278,18 @@ pub fn down(state: &StateDir, config: &Config, stage_out: Option<&Path>, discard
     }
     forget(state);
     Ok(Some(report))
+}
+
+/// Refuses if nothing holds the servers any more: they end then, whoever wants something of them.
+fn check_held(state: &StateDir, config: &Config) -> Result<()> {
+    if process::holder(&hold::pid_file(state))?.is_none() {
+        bail!(
+            "the servers of {} have ended, since what held them from here did, and their data is removed: nothing can be copied; \
+             `weft down --discard` removes what is left of it",
+            config.fs_name
+        );
+    }
+    Ok(())
 }
 
 /// Unmounts, and copies everything to a folder. False if it is interrupted.
