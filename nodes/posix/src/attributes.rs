@@ -40,6 +40,21 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         }
     }
 
+    /// [`Posix::getattr`] for a thread. A kernel that checks rights for it and is told that a file
+    /// is gone walks the path again, once, and may open what it finds then.
+    ///
+    /// # Errors
+    /// As [`Posix::getattr`].
+    pub async fn getattr_for(&self, thread: u32, node: InodeNumber) -> Result<Shown> {
+        let waits = self.walks.waits(thread, || self.now());
+        let shown = self.getattr(node).await;
+        drop(waits);
+        if shown.as_ref().is_err_and(|error| error.status == Status::Stale) {
+            self.walks.missed(thread, self.now());
+        }
+        shown
+    }
+
     /// Attributes of an object for who is about to change some, as
     /// [`weft_client::Client::getattr_to_change`].
     ///

@@ -18,10 +18,12 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let changes = self.told.xattr_changes();
         let dir = dir.handle();
         let rights = self.walks.wants(caller.thread);
+        let waits = self.walks.waits(caller.thread, || self.now());
         let found = match rights {
             Some(rights) => Box::pin(self.find(caller, dir, name, rights)).await,
             None => self.client.lookup_soon(&caller.who, dir, name).await,
         };
+        drop(waits);
         let seen = self.noted(found)?;
         let (attr, now) = (seen.attr, self.now());
         self.forget_old_list(&attr);

@@ -15,9 +15,10 @@ use crate::posix::Posix;
 use crate::walks::Second;
 
 /// For so long a name is looked up again because its file was replaced before it could be opened:
-/// each time by chance, so that a number of tries would fail once in many opens. Below the age up
-/// to which a walk is remembered.
+/// each time by chance, so that a number of tries alone would fail once in many opens.
 const FIND_PATIENCE: u64 = 3 * SECOND;
+/// And so often in any case: each may wait for servers longer than that.
+const FIND_TRIES: u32 = 8;
 /// No file: of an open that was to make one.
 const NO_FILE: Handle = Handle(0);
 /// Update: reading and writing.
@@ -227,9 +228,12 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// open it could be replaced.
     pub(crate) async fn find(&self, caller: &CallingThread, dir: Handle, name: &[u8], rights: Rights) -> Result<Seen> {
         let client = self.client.for_one_operation();
-        let end = self.now() + FIND_PATIENCE;
         let mut seen = client.lookup_soon(&caller.who, dir, name).await?;
-        while seen.attr.kind == FileKind::File && self.now() < end {
+        // Not before: that may have waited for a server.
+        let end = self.now() + FIND_PATIENCE;
+        let mut tries = 0;
+        while seen.attr.kind == FileKind::File && (tries < FIND_TRIES || self.now() < end) {
+            tries += 1;
             match client.open(&caller.who, seen.attr.handle, rights, false).await {
                 Ok((opened, file)) => {
                     seen = Seen { attr: opened, is_exact: true };
@@ -243,12 +247,6 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             }
         }
         Ok(seen)
-    }
-
-    /// A kernel that checks rights for this thread is told that a file is gone: it walks the path
-    /// again, once, and may open what it finds then.
-    pub fn misses(&self, thread: u32) {
-        self.walks.missed(thread, self.now());
     }
 
     async fn close_in_vain(&self, file: Option<Arc<OpenFile>>) {

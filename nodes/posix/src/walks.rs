@@ -10,6 +10,9 @@
 //! A kernel may also meet the file's end before the open, when it asks for the attributes to check
 //! rights by (`Walks::missed`). It walks again as well, but whether to open, and with which rights,
 //! is not known yet: files are opened for reading, as most are.
+//!
+//! Who walks is remembered for some seconds, in which it must come back. What its requests take does
+//! not count: they may wait for a server that starts anew.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +22,7 @@ use weft_base::{Attr, Handle, Nanos, SECOND};
 use weft_client::OpenFile;
 use weft_wire::Rights;
 
-/// A thread whose second walk takes longer is out of luck: it may see ESTALE.
+/// A thread that comes back later is out of luck: it may see ESTALE.
 const AGE_MAX: u64 = 5 * SECOND;
 
 /// Threads that walk a path for the second time.
@@ -38,6 +41,32 @@ struct Walk {
     /// `None`: an open may follow, or none.
     rights: Option<Rights>,
     found: Option<(Attr, Arc<OpenFile>)>,
+    /// When the request began that the thread waits for.
+    waits_since: Option<Nanos>,
+}
+
+impl Walk {
+    fn is_old(&self, now: Nanos) -> bool {
+        now == Nanos::NEVER || self.waits_since.is_none() && now.since(self.since) >= AGE_MAX
+    }
+}
+
+/// A request of a thread that walks again, while it lasts.
+#[derive(Debug)]
+pub(crate) struct Waiting<'a, F: Fn() -> Nanos> {
+    walks: &'a Walks,
+    thread: u32,
+    clock: F,
+}
+
+impl<F: Fn() -> Nanos> Drop for Waiting<'_, F> {
+    fn drop(&mut self) {
+        if let Some(walk) = self.walks.lock().get_mut(&self.thread)
+            && let Some(began) = walk.waits_since.take()
+        {
+            walk.since = walk.since + (self.clock)().since(began);
+        }
+    }
 }
 
 /// What is known of an open by a thread.
@@ -64,12 +93,21 @@ impl Walks {
 
     fn begin(&self, thread: u32, rights: Option<Rights>, now: Nanos) {
         let mut walks = self.lock();
-        let before = walks.insert(thread, Walk { since: now, rights, found: None });
+        let before = walks.insert(thread, Walk { since: now, rights, found: None, waits_since: None });
         self.count.store(walks.len(), Ordering::Relaxed);
         drop(walks);
         if let Some((_, file)) = before.and_then(|walk| walk.found) {
             self.lock_in_vain().push(file);
         }
+    }
+
+    /// A request of this thread begins that may wait for servers, and ends when this is dropped.
+    pub fn waits<F: Fn() -> Nanos>(&self, thread: u32, clock: F) -> Option<Waiting<'_, F>> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.lock().get_mut(&thread)?.waits_since = Some(clock());
+        Some(Waiting { walks: self, thread, clock })
     }
 
     /// The rights with which this thread wants to open what its walk is about to find.
@@ -115,7 +153,7 @@ impl Walks {
             return files;
         }
         let mut walks = self.lock();
-        let old: Vec<u32> = walks.iter().filter(|(_, walk)| now.since(walk.since) >= AGE_MAX).map(|(thread, _)| *thread).collect();
+        let old: Vec<u32> = walks.iter().filter(|(_, walk)| walk.is_old(now)).map(|(thread, _)| *thread).collect();
         files.extend(old.into_iter().filter_map(|thread| walks.remove(&thread)?.found).map(|(_, file)| file));
         self.count.store(walks.len(), Ordering::Relaxed);
         files
@@ -151,6 +189,27 @@ mod tests {
         assert!(matches!(walks.opens(1, Handle(8), Rights::READ).0, Second::No), "it has not looked any name up");
         walks.refuse(1, Rights::READ, Nanos(0));
         assert!(walks.expire(Nanos(AGE_MAX)).is_empty());
+        assert_eq!(walks.wants(1), None);
+    }
+
+    #[test]
+    fn what_its_requests_take_does_not_make_a_walk_old() {
+        let (walks, now) = (Walks::default(), std::cell::Cell::new(Nanos(0)));
+        let at = |ns: u64| {
+            now.set(Nanos(ns));
+            walks.expire(now.get());
+        };
+        assert!(walks.waits(1, || now.get()).is_none(), "it does not walk again");
+        walks.refuse(1, Rights::READ, now.get());
+        for request in 0..3 {
+            at(request * 9 * AGE_MAX + AGE_MAX / 4);
+            let waiting = walks.waits(1, || now.get());
+            at(request * 9 * AGE_MAX + 9 * AGE_MAX);
+            drop(waiting);
+        }
+        at(27 * AGE_MAX + AGE_MAX / 4 - 1);
+        assert_eq!(walks.wants(1), Some(Rights::READ));
+        at(27 * AGE_MAX + AGE_MAX / 4);
         assert_eq!(walks.wants(1), None);
     }
 }

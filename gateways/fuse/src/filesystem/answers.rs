@@ -69,11 +69,7 @@ impl<R: ThreadRuntime> WeftFilesystem<R> {
         let node = self.node(ino);
         match self.posix.known_attr(node) {
             Some(shown) => Ok(shown),
-            None => self.run(self.posix.getattr(node)).inspect_err(|error| {
-                if error.status == Status::Stale {
-                    self.posix.misses(request.pid());
-                }
-            }),
+            None => self.run(self.posix.getattr_for(request.pid(), node)),
         }
     }
 

@@ -44,6 +44,7 @@ mod spread;
 mod synchronised;
 mod trees;
 mod unpacked;
+mod walking;
 use appending::{append, check_log};
 use moving::{follow, move_on};
 use weft_wire::ops::{Family, Lock, LockKind, SetTime};
