@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_base::{Credentials, Payload, ROOT_HANDLE, Status, mode_with_umask};
+use weft_base::{Credentials, FileKind, Payload, ROOT_HANDLE, Status, mode_with_umask};
 use weft_client::{RenameFlags as NameFlags, SetAttr, XattrFlags};
 use weft_posix::{Gateway, InodeNumber, Listed, Posix, Refusal};
 use weft_rt::{Bulk, ThreadRuntime};
@@ -24,6 +24,7 @@ use crate::kernel::{
     ReplyStatx, ReplyWrite, ReplyXattr, Request, TimeOrNow, Ttls,
 };
 use crate::mount::REQUEST_BYTES_MAX;
+use crate::places::Places;
 use crate::threads::Threads;
 use crate::writers::Writers;
 
@@ -41,11 +42,12 @@ pub struct WeftFilesystem<R: ThreadRuntime> {
     posix: Arc<Posix<R, Above>>,
     threads: Arc<Threads>,
     writers: Writers,
+    places: Places,
 }
 
 impl<R: ThreadRuntime> WeftFilesystem<R> {
     pub fn new(posix: Arc<Posix<R, Above>>, threads: Arc<Threads>) -> WeftFilesystem<R> {
-        WeftFilesystem { posix, threads, writers: Writers::default() }
+        WeftFilesystem { posix, threads, writers: Writers::default(), places: Places::default() }
     }
 
     /// The object that an inode number of the kernel names. Every mount begins with number 1.
@@ -86,7 +88,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
                 return reply.absent(&Duration::from_nanos(ttl_ns));
             }
         }
-        self.reply_entry(served, reply, result);
+        self.reply_entry(served, reply, result.map(|shown| self.placed(parent, name.as_bytes(), shown)));
     }
 
     fn getattr(&self, request: &Request, ino: INodeNo, reply: ReplyAttr) {
@@ -148,6 +150,9 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let served = self.begin(event::FUSE_MKDIR, request, parent);
         let result = self.run(self.posix.mkdir(&credentials(request), self.node(parent), name.as_bytes(), mode_with_umask(mode, umask)));
+        if let Ok(shown) = &result {
+            self.places.made(parent, name.as_bytes(), inode(shown.node));
+        }
         self.reply_entry(served, reply, result);
     }
 
@@ -160,6 +165,9 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let served = self.begin(event::FUSE_RMDIR, request, parent);
         let result = self.run(self.posix.rmdir(&credentials(request), self.node(parent), name.as_bytes()));
+        if result.is_ok() {
+            self.places.removed(parent, name.as_bytes());
+        }
         self.reply_done(served, reply, result);
     }
 
@@ -190,6 +198,9 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
             NameFlags { no_replace: flags.contains(RenameFlags::RENAME_NOREPLACE), exchange: flags.contains(RenameFlags::RENAME_EXCHANGE) };
         let (from, to) = ((self.node(parent), name.as_bytes()), (self.node(newparent), newname.as_bytes()));
         let result = self.run(self.posix.rename(&credentials(request), from, to, flags));
+        if result.is_ok() {
+            self.places.moved((parent, from.1), (newparent, to.1), flags.exchange);
+        }
         self.reply_done(served, reply, result);
     }
 
@@ -373,7 +384,12 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     fn readdirplus(&self, request: &Request, ino: INodeNo, file: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         let mut served = self.begin(event::FUSE_READDIR, request, ino);
         let add = |Listed { cookie, name, node, kind, shown }: Listed<'_>| match shown {
-            Some((attr, ttls_ns)) => reply.add(inode(node), cookie, OsStr::from_bytes(name), ttls_of(ttls_ns), &attributes(attr)),
+            Some((attr, ttls_ns)) => {
+                if kind == FileKind::Directory {
+                    self.places.listed(ino, name, inode(node));
+                }
+                reply.add(inode(node), cookie, OsStr::from_bytes(name), ttls_of(ttls_ns), &attributes(attr))
+            }
             // Number 0 gives the kernel the name only.
             None => reply.add(INodeNo(0), cookie, OsStr::from_bytes(name), Ttls::default(), &name_only(node, kind)),
         };

@@ -28,6 +28,11 @@ impl Above {
         // The only one who sets it.
         let _ = self.notifier.set(notifier.clone());
     }
+
+    /// Tells the kernel what to forget, once the session has begun.
+    pub fn notifier(&self) -> Option<&Notifier> {
+        self.notifier.get()
+    }
 }
 
 impl fmt::Debug for Above {

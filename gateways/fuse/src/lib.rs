@@ -15,6 +15,7 @@ mod gateway;
 mod kernel;
 mod looks;
 mod mount;
+mod places;
 mod served;
 mod threads;
 mod waits;

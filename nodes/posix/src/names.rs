@@ -48,6 +48,13 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         Ok(Shown { node, attr, name_ttl_ns: 0, attr_ttl_ns: 0 })
     }
 
+    /// An object that a look-up has found, under its second number: a cache above does not take it
+    /// for the one that it knows by the first.
+    pub fn shown_as_second(&self, shown: Shown) -> Shown {
+        self.forget_told(shown.attr.handle);
+        Shown { node: InodeNumber::second(shown.attr.handle), name_ttl_ns: 0, attr_ttl_ns: 0, ..shown }
+    }
+
     /// Makes a file, pipe, socket or device without opening it, with these permission bits (the
     /// umask, [`weft_base::mode_with_umask`]).
     ///

@@ -4,7 +4,9 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::time::Duration;
 
+use rustix::process::Signal;
 use weft_system_tests::{FileSystem, Need, available};
 
 /// So many times, because what the kernel remembers ends at some moment.
@@ -80,4 +82,68 @@ fn a_rename_of_a_link_to_the_same_file_does_nothing() {
     }
     fs::write(&two, "more").unwrap();
     assert_eq!(fs::read(&one).unwrap(), b"more");
+}
+
+/// The kernel of the first mount has a directory in the place from which the second one has moved
+/// it. It finds that out within a rename, in which it may not move the directory itself: it said
+/// ESTALE each time.
+#[test]
+fn a_directory_that_another_mount_has_moved_is_moved_on() {
+    let Some(fs) = mounted("a_directory_that_another_mount_has_moved_is_moved_on") else { return };
+    let (first, second) = (fs.mnt(), fs.mount("second", ""));
+    for top in ["p", "q", "r"] {
+        fs::create_dir(first.join(top)).unwrap();
+    }
+    for round in 0..ROUNDS {
+        let dir = |top: &str| format!("{top}/d{round}");
+        fs::create_dir(first.join(dir("p"))).unwrap();
+        if round % 2 == 1 {
+            fs::write(first.join(dir("p")).join("file"), "x").unwrap();
+        }
+        fs::metadata(first.join(dir("p"))).unwrap();
+        fs::rename(second.join(dir("p")), second.join(dir("q"))).unwrap();
+        // To a third place, or back, where the rename itself holds the lock of the old parent.
+        let to = dir(if round % 4 < 2 { "r" } else { "p" });
+        fs::rename(first.join(dir("q")), first.join(&to)).unwrap();
+        for mount in [&first, &second] {
+            assert!(fs::metadata(mount.join(&to)).unwrap().is_dir(), "round {round}");
+            assert_eq!(fs::metadata(mount.join(dir("q"))).unwrap_err().kind(), ErrorKind::NotFound, "round {round}");
+            assert_eq!(fs::read_dir(mount.join(&to)).unwrap().count(), round % 2, "round {round}");
+        }
+        fs::create_dir(first.join(&to).join("new")).unwrap();
+        assert!(second.join(&to).join("new").exists(), "round {round}");
+    }
+}
+
+/// While a program waits for a server, the kernel holds locks of the directories of its rename:
+/// others look for a directory that has been moved meanwhile.
+#[test]
+fn a_moved_directory_is_found_while_a_rename_waits_for_a_server() {
+    let Some(fs) = mounted("a_moved_directory_is_found_while_a_rename_waits_for_a_server") else { return };
+    let (first, second) = (fs.mnt(), fs.mount("second", ""));
+    // Directories go to any server.
+    let made = |parent: &str, is_here: bool| {
+        let names = (0..).map(|number| format!("{parent}{}{number}", if is_here { "here" } else { "there" }));
+        let mut made = names.inspect(|name| fs::create_dir(first.join(name)).unwrap());
+        made.find(|name| (fs.server_of(&first.join(name)) == "meta0") == is_here).unwrap()
+    };
+    let (here, other, there) = (made("", true), made("other", true), made("", false));
+    let moved = made(&format!("{here}/"), true);
+    fs::write(first.join(&here).join("waits"), "x").unwrap();
+    // The kernel gets as far as to the new name without a server.
+    (0..3).for_each(|_| _ = fs::metadata(first.join(&there).join("waits")));
+    fs::metadata(first.join(&moved)).unwrap();
+    fs::metadata(second.join(&other)).unwrap();
+    fs.signal("meta1", Signal::STOP);
+    let (from, to) = (first.join(&here).join("waits"), first.join(&there).join("waits"));
+    let renames = std::thread::spawn(move || fs::rename(from, to));
+    std::thread::sleep(Duration::from_millis(300));
+    let place = format!("{other}/moved");
+    let is_moved = fs::rename(second.join(&moved), second.join(&place));
+    let found = fs::metadata(first.join(&place));
+    fs.signal("meta1", Signal::CONT);
+    is_moved.unwrap();
+    assert!(found.unwrap().is_dir());
+    renames.join().unwrap().unwrap();
+    assert!(fs::metadata(first.join(&place)).unwrap().is_dir());
 }

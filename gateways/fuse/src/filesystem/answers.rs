@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weft_base::{Payload, Status};
+use weft_base::{FileKind, Payload, Status};
 use weft_posix::{Opened, Shown};
 use weft_rt::{FaultPoint, ThreadRuntime};
 use weft_trace::{EventId, event};
@@ -93,6 +93,18 @@ impl<R: ThreadRuntime> WeftFilesystem<R> {
         if !self.posix.try_release(number) {
             self.run(self.posix.release(number));
         }
+    }
+
+    /// How the kernel is told of what a look-up has found.
+    pub(super) fn placed(&self, parent: INodeNo, name: &[u8], shown: Shown) -> Shown {
+        let is_new =
+            shown.attr.kind == FileKind::Directory && !self.places.found(parent, name, inode(shown.node), self.posix.gateway().notifier());
+        if !is_new {
+            return shown;
+        }
+        let shown = self.posix.shown_as_second(shown);
+        self.places.made(parent, name, inode(shown.node));
+        shown
     }
 
     /// Answers with an object that a name leads to.

@@ -11,6 +11,7 @@ use super::types::INodeNo;
 /// Numbers of notifications.
 mod code {
     pub const INVAL_INODE: i32 = 2;
+    pub const INVAL_ENTRY: i32 = 3;
     pub const RETRIEVE: i32 = 5;
     pub const INC_EPOCH: i32 = 8;
 }
@@ -43,6 +44,16 @@ impl Notifier {
     /// If the connection has ended. An object that the kernel does not know is no error.
     pub fn inval_inode(&self, ino: INodeNo, offset: i64, length: i64) -> io::Result<()> {
         self.send(code::INVAL_INODE, &[OutRecord::<24>::new().u64(ino.0).u64(offset as u64).u64(length as u64).bytes()])
+    }
+
+    /// What this name in a directory leads to is not there any more, for all that the kernel knows.
+    /// Takes the lock of the directory: nobody who holds it may be waiting for the calling thread.
+    ///
+    /// # Errors
+    /// As [`Notifier::inval_inode`].
+    pub fn inval_entry(&self, parent: INodeNo, name: &[u8]) -> io::Result<()> {
+        let record = OutRecord::<16>::new().u64(parent.0).u32(name.len() as u32).u32(0);
+        self.send(code::INVAL_ENTRY, &[record.bytes(), name, &[0]])
     }
 
     /// All names that the kernel keeps must be looked up again (Linux 6.16).
