@@ -4,7 +4,7 @@
 const SECOND: i64 = 1_000_000_000;
 
 /// The number of an inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct INodeNo(pub u64);
 
 /// What the kernel repeats in every request on an open file or directory.
