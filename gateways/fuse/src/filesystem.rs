@@ -24,7 +24,7 @@ use crate::kernel::{
     ReplyStatx, ReplyWrite, ReplyXattr, Request, TimeOrNow, Ttls,
 };
 use crate::mount::REQUEST_BYTES_MAX;
-use crate::places::Places;
+use crate::places::DirectoryPlaces;
 use crate::threads::Threads;
 use crate::writers::Writers;
 
@@ -42,12 +42,12 @@ pub struct WeftFilesystem<R: ThreadRuntime> {
     posix: Arc<Posix<R, Above>>,
     threads: Arc<Threads>,
     writers: Writers,
-    places: Places,
+    places: DirectoryPlaces,
 }
 
 impl<R: ThreadRuntime> WeftFilesystem<R> {
     pub fn new(posix: Arc<Posix<R, Above>>, threads: Arc<Threads>) -> WeftFilesystem<R> {
-        WeftFilesystem { posix, threads, writers: Writers::default(), places: Places::default() }
+        WeftFilesystem { posix, threads, writers: Writers::default(), places: DirectoryPlaces::default() }
     }
 
     /// The object that an inode number of the kernel names. Every mount begins with number 1.

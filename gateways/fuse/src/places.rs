@@ -32,7 +32,7 @@ type Place = (INodeNo, Box<[u8]>);
 
 /// Where the kernel has directories, as far as it was told lately.
 #[derive(Debug, Default)]
-pub struct Places {
+pub struct DirectoryPlaces {
     known: Mutex<Known>,
     threads: Arc<AtomicUsize>,
 }
@@ -71,7 +71,7 @@ impl Known {
     }
 }
 
-impl Places {
+impl DirectoryPlaces {
     /// The kernel is about to be told that a name leads to this directory. False if it may not be
     /// told so, because it has it elsewhere and does not forget that.
     pub fn found(&self, parent: INodeNo, name: &[u8], dir: INodeNo, notifier: Option<&Notifier>) -> bool {
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_directory_is_where_the_kernel_has_put_it() {
-        let places = Places::default();
+        let places = DirectoryPlaces::default();
         places.made(ONE, b"a", INodeNo(10));
         assert_eq!(places.known().put(place(TWO, b"a"), INodeNo(10)), Some(place(ONE, b"a")), "others have moved it");
         places.moved((TWO, b"a"), (ONE, b"b"), false);
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn what_takes_a_place_has_it_alone() {
-        let places = Places::default();
+        let places = DirectoryPlaces::default();
         places.made(ONE, b"a", INodeNo(10));
         places.made(ONE, b"a", INodeNo(11));
         assert!(places.found(TWO, b"a", INodeNo(10), None), "it was nowhere");

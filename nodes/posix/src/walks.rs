@@ -11,8 +11,8 @@
 //! rights by (`Walks::missed`). It walks again as well, but whether to open, and with which rights,
 //! is not known yet: files are opened for reading, as most are.
 //!
-//! Who walks is remembered for some seconds, in which it must come back. What its requests take does
-//! not count: they may wait for a server that starts anew.
+//! Who walks is remembered for some seconds, in which it must come back. What its requests take
+//! does not count: they may wait for a server that starts anew.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
