@@ -158,6 +158,7 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
 
     fn disconnected(&self, client: ClientId, now: Nanos) {
         self.clients.sessions.borrow_mut().disconnected(client, now);
+        self.look_after_locker(client);
     }
 
     fn intake(&self, is_to_stop: bool) -> Intake {

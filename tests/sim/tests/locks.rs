@@ -252,3 +252,31 @@ fn locks_of_a_lost_client_end_with_its_session() {
         }
     }
 }
+
+/// Who has ended in order had given back what it had: nobody waits for it, though servers die right
+/// after that and it never comes again.
+#[test]
+fn a_restart_waits_for_nobody_who_has_ended_in_order() {
+    let world = World::new(3);
+    let takes = |number: usize| {
+        world.alone(number, |mount| async move {
+            let file = mount.open(&caller(1, 0), ROOT, "a", how(UPDATE)).await.expect("it is there");
+            let began = mount.posix.rt().now();
+            mount.posix.lock(file.node, whole(1, file), Some(&|| true)).await.expect("its turn comes");
+            let waited = mount.posix.rt().now().since(began);
+            mount.posix.unlock(file.node, Family::Fcntl, 1, 0, u64::MAX).await.expect("it is given back");
+            mount.release(file.opened.number).await;
+            waited
+        })
+    };
+    takes(1);
+    world.sim.run_for(10 * MILLISECOND);
+    world.sim.crash(world.mounts[1].node);
+    world.sim.run_for(20 * MILLISECOND);
+    for server in &world.cluster.servers()[..2] {
+        world.sim.crash(*server);
+        world.sim.restart(*server);
+    }
+    let waited = takes(2);
+    assert!(waited < SECOND, "{waited} ns");
+}

@@ -208,18 +208,32 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         queues.into_iter().for_each(|handle| self.give_locks(handle));
         let now = self.rt.now();
         let over: Vec<ClientId> = {
-            let (state, table, mut idle) = (self.state.borrow(), self.locks.table.borrow(), self.locks.idle.borrow_mut());
-            let is_idle = |client: ClientId| !table.has_client(client) && !state.keeps_others_out(client);
-            idle.retain(|client, _| is_idle(*client));
-            // Who has gone in good order has nothing, and is done with at once, if it is known what
-            // it had.
-            let sessions = self.clients.sessions.borrow();
-            let is_gone = |client: ClientId| !sessions.is_connected(client) && !sessions.is_untold(client);
+            let (state, mut idle) = (self.state.borrow(), self.locks.idle.borrow_mut());
+            idle.retain(|client, _| self.has_no_locks(*client));
             let idle_for = |client: ClientId, idle: &mut BTreeMap<ClientId, Nanos>| now.since(*idle.entry(client).or_insert(now));
-            let lockers = state.lockers().iter().copied().filter(|client| is_idle(*client));
-            lockers.filter(|client| idle_for(*client, &mut idle) >= LOCKER_IDLE_NS || is_gone(*client)).collect()
+            let lockers = state.lockers().iter().copied().filter(|client| self.has_no_locks(*client));
+            lockers.filter(|client| idle_for(*client, &mut idle) >= LOCKER_IDLE_NS || self.is_gone(*client)).collect()
         };
         over.into_iter().for_each(|client| self.drop_locks_of(client));
+    }
+
+    /// A connection of a client is gone. Who has gone in good order has no locks, and is done with
+    /// at once: whoever wants one after a restart would wait for it.
+    pub(crate) fn look_after_locker(&self, client: ClientId) {
+        let is_locker = self.state.borrow().lockers().contains(&client);
+        if is_locker && self.has_no_locks(client) && self.is_gone(client) {
+            self.drop_locks_of(client);
+        }
+    }
+
+    fn has_no_locks(&self, client: ClientId) -> bool {
+        !self.locks.table.borrow().has_client(client) && !self.state.borrow().keeps_others_out(client)
+    }
+
+    /// True of a client that is not connected, if it is known what it had.
+    fn is_gone(&self, client: ClientId) -> bool {
+        let sessions = self.clients.sessions.borrow();
+        !sessions.is_connected(client) && !sessions.is_untold(client)
     }
 
     /// Those whose turn it is get their locks.
