@@ -159,7 +159,8 @@ impl Introduction {
         }
     }
 
-    /// So far the journal of a server that was met was on stable storage; `None` if nobody has said.
+    /// So far the journal of a server that was met was on stable storage; `None` if it has not said
+    /// that.
     pub(crate) fn journal_of(&self, server: ServerId) -> Option<u64> {
         let superblock = self.superblock.borrow();
         let known = superblock.as_ref().and_then(|superblock| superblock.met.get(&server));
