@@ -125,6 +125,11 @@ impl Delegations {
         BeforeGrant { recalls, handles_left: left, asks: Some((self, server)) }
     }
 
+    /// True if files can be made in some directory without asking.
+    pub(super) fn holds_some(&self) -> bool {
+        self.holds.load(Ordering::Acquire)
+    }
+
     /// True if files can be made in the directory without asking, as far as it goes.
     pub(super) fn holds(&self, dir: Handle) -> bool {
         self.holds.load(Ordering::Acquire) && self.lock().held.contains_key(&dir)

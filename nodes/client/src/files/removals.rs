@@ -51,6 +51,23 @@ impl<R: Runtime> Client<R> {
         removed.is_some()
     }
 
+    /// What its server is asked to remove, if that is known. A directory of which it is not is
+    /// looked up if this client may hold it, and given back: no file is made in it without asking
+    /// while it goes.
+    pub(crate) async fn directory_to_remove(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Option<Handle> {
+        match self.inner.knowledge.name(dir, name, self.rt().now()) {
+            Some(Led::To(handle, ..)) => Some(handle),
+            None if self.inner.delegations.holds_some() => {
+                let handle = Box::pin(self.lookup_in(flow, who, dir, name)).await.ok()?.handle;
+                if self.inner.delegations.holds(handle) {
+                    self.inner.delegations.give_back(handle);
+                }
+                Some(handle)
+            }
+            Some(Led::Nowhere) | None => None,
+        }
+    }
+
     /// The same, if it cannot be done at once. `Ok`: it is done; otherwise its server is to be
     /// asked, while what is returned is kept.
     pub(crate) async fn remove_soon(

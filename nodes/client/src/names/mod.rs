@@ -241,17 +241,13 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("rmdir", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_RMDIR);
         let name = checked(flow, name)?;
-        let known = self.inner.knowledge.name(dir, &name, self.rt().now());
         self.works_alone(dir, Work::UntoldRemoval).await;
         if self.remove_absorbed(who, dir, &name, true) {
             return Ok(());
         }
+        let removed = self.directory_to_remove(flow, who, dir, &name).await;
         let change = self.changing(Touched::Lost(dir, &name));
         let reply = self.call_in_dir(flow, dir, By::Name(&name), |at| RmdirRequest { at, name: name.clone(), who: who.clone() }).await?;
-        let removed = match known {
-            Some(Led::To(removed, ..)) => Some(removed),
-            _ => None,
-        };
         change.done(Effect::RemovedDirectory(reply.dir, removed));
         if let Some(removed) = removed {
             self.inner.delegations.removed(removed);

@@ -60,7 +60,7 @@ async fn make_in_turns(mount: Mount, made: Rc<RefCell<Made>>) {
                 made.borrow_mut().files.insert((dir, name));
                 mount.release(file.opened.number).await;
             }
-            rest(&mount, mount.posix.rt().random() % 100_000).await;
+            rest(&mount, mount.posix.rt().random() % 300_000).await;
         }
     }
 }
