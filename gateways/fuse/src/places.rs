@@ -47,10 +47,12 @@ struct Known {
 
 impl Known {
     /// The directory is in this place, and was in that one before, if that is known.
-    fn put(&mut self, place: Place, dir: INodeNo) -> Option<Place> {
-        if self.at.get(&place) == Some(&dir) {
+    fn put(&mut self, (parent, name): (INodeNo, &[u8]), dir: INodeNo) -> Option<Place> {
+        // Nearly always: that costs no allocation.
+        if self.of.get(&dir).is_some_and(|(known, known_name)| (*known, &**known_name) == (parent, name)) {
             return None;
         }
+        let place: Place = (parent, name.into());
         if self.of.len() >= DIRECTORIES_MAX {
             *self = Known::default();
         }
@@ -75,7 +77,7 @@ impl DirectoryPlaces {
     /// The kernel is about to be told that a name leads to this directory. False if it may not be
     /// told so, because it has it elsewhere and does not forget that.
     pub fn found(&self, parent: INodeNo, name: &[u8], dir: INodeNo, notifier: Option<&Notifier>) -> bool {
-        let before = self.known().put((parent, name.into()), dir);
+        let before = self.known().put((parent, name), dir);
         // Within one parent the kernel needs no more locks than it has.
         match (before.filter(|(old_parent, _)| *old_parent != parent), notifier) {
             (Some(old), Some(notifier)) => self.forgets(old, notifier.clone()).unwrap_or(false),
@@ -101,7 +103,7 @@ impl DirectoryPlaces {
 
     /// The kernel is told a name of this directory, which it did not know, or by this number only.
     pub fn made(&self, parent: INodeNo, name: &[u8], dir: INodeNo) {
-        self.known().put((parent, name.into()), dir);
+        self.known().put((parent, name), dir);
     }
 
     /// The kernel is about to be told of this directory in a listing: if it knows it, it does not
@@ -109,15 +111,14 @@ impl DirectoryPlaces {
     pub fn listed(&self, parent: INodeNo, name: &[u8], dir: INodeNo) {
         let mut known = self.known();
         if !known.of.contains_key(&dir) {
-            known.put((parent, name.into()), dir);
+            known.put((parent, name), dir);
         }
     }
 
     /// The kernel moves what one name leads to to the other, perhaps in exchange.
     pub fn moved(&self, from: (INodeNo, &[u8]), to: (INodeNo, &[u8]), is_exchange: bool) {
-        let (from, to) = ((from.0, from.1.into()), (to.0, to.1.into()));
         let mut known = self.known();
-        let (moved, replaced) = (known.take(&from), known.take(&to));
+        let (moved, replaced) = (known.take(&(from.0, from.1.into())), known.take(&(to.0, to.1.into())));
         if let Some(dir) = moved {
             known.put(to, dir);
         }
@@ -167,9 +168,9 @@ mod tests {
     fn a_directory_is_where_the_kernel_has_put_it() {
         let places = DirectoryPlaces::default();
         places.made(ONE, b"a", INodeNo(10));
-        assert_eq!(places.known().put(place(TWO, b"a"), INodeNo(10)), Some(place(ONE, b"a")), "others have moved it");
+        assert_eq!(places.known().put((TWO, b"a"), INodeNo(10)), Some(place(ONE, b"a")), "others have moved it");
         places.moved((TWO, b"a"), (ONE, b"b"), false);
-        assert_eq!(places.known().put(place(ONE, b"b"), INodeNo(10)), None, "the kernel knows of its own rename");
+        assert_eq!(places.known().put((ONE, b"b"), INodeNo(10)), None, "the kernel knows of its own rename");
         places.made(TWO, b"c", INodeNo(11));
         places.moved((ONE, b"b"), (TWO, b"c"), true);
         assert_eq!(places.known().of.get(&INodeNo(11)), Some(&place(ONE, b"b")), "they are exchanged");

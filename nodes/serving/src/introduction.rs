@@ -221,7 +221,7 @@ impl Introduction {
         superblock.durability = Some(durability.name().into());
         superblock.boot_id = boot_id;
         self.store(disk, &superblock).await?;
-        *self.superblock.borrow_mut() = Some(superblock);
+        self.keep(superblock);
         Ok(())
     }
 
@@ -244,6 +244,15 @@ impl Introduction {
         let stored = superblock.store(disk).await;
         self.is_noting.set(false);
         Ok(stored?)
+    }
+
+    /// Goes by a superblock that was stored. What was heard of journals meanwhile counts.
+    fn keep(&self, mut stored: Superblock) {
+        let mut superblock = self.superblock.borrow_mut();
+        for (server, known) in superblock.iter().flat_map(|superblock| &superblock.met) {
+            stored.met.entry(*server).and_modify(|stored| stored.durable_lsn = known.durable_lsn);
+        }
+        *superblock = Some(stored);
     }
 
     /// Notes births and, if given, the next map durably, both or none. True if the map is new: then
@@ -271,7 +280,9 @@ impl Introduction {
                 self.store(disk, superblock).await?;
             }
         }
-        *self.superblock.borrow_mut() = superblock;
+        if let Some(superblock) = superblock {
+            self.keep(superblock);
+        }
         let Some(next) = next else { return Ok(false) };
         self.epoch.set(next.epoch);
         *self.map.borrow_mut() = Rc::new(next);

@@ -10,7 +10,7 @@ use weft_wire::ops::{MeetReply, MeetRequest};
 use crate::introduction::REGISTRAR;
 use crate::keys::{follow_keys, wait_for_keys};
 use crate::start::hint_for_older;
-use crate::{Meets, ServerError, Service, Shell};
+use crate::{Introduction, Meets, ServerError, Service, Shell};
 
 /// How long one attempt to be introduced takes at most, in nanoseconds.
 const ATTEMPT_NS: u64 = 5 * SECOND;
@@ -37,6 +37,7 @@ pub async fn introduce<S: Service>(server: Rc<S>) {
     if shell.introduction.meets == Meets::Nobody {
         return;
     }
+    shell.rt.spawn(note_again(server.clone()));
     if shell.identity.server != REGISTRAR {
         if let Some(keys) = shell.identity.process.keys.clone() {
             if !shell.introduction.is_agreed() {
@@ -51,7 +52,6 @@ pub async fn introduce<S: Service>(server: Rc<S>) {
     }
     keep_own_words(&server).await;
     shell.rt.spawn(ask_claimants(server.clone()));
-    shell.rt.spawn(note_again(server.clone()));
     tell_others(server.clone()).await;
 }
 
@@ -60,18 +60,16 @@ pub async fn introduce<S: Service>(server: Rc<S>) {
 async fn introduce_to_registrar<S: Service>(server: Rc<S>) {
     let Shell { rt, introduction, .. } = server.shell();
     let mut within_ns = if introduction.is_agreed() { JUDGED_WITHIN_NS } else { ATTEMPT_NS };
+    let mut was_met = false;
     while !server.shell().has_failed() {
-        let is_met = meet_registrar(&*server, within_ns).await;
+        was_met |= meet_registrar(&*server, within_ns).await;
         within_ns = ATTEMPT_NS;
         if !introduction.is_complete() && !server.shell().has_failed() {
             introduction.judged();
             server.shell().wake();
         }
-        let pause = if is_met { MEET_AGAIN_NS } else { PAUSE_NS };
+        let pause = if was_met { MEET_AGAIN_NS } else { PAUSE_NS };
         rt.sleep_until(rt.now() + pause).await;
-        if is_met {
-            introduction.note_heard(rt.disk(), server.durable_lsn()).await;
-        }
     }
 }
 
@@ -79,7 +77,7 @@ async fn introduce_to_registrar<S: Service>(server: Rc<S>) {
 async fn meet_registrar<S: Service>(server: &S, within_ns: u64) -> bool {
     let Shell { rt, caller, introduction, identity, .. } = server.shell();
     let me = (identity.server, introduction.birth());
-    let request = request_to(server, REGISTRAR, None);
+    let request = request_to(introduction, REGISTRAR, None);
     let (outcome, other) = match caller.call(REGISTRAR, &request, rt.now() + within_ns).await {
         Ok(reply) => {
             if hear(server, REGISTRAR, &reply) {
@@ -124,7 +122,7 @@ fn hear<S: Service>(server: &S, other: ServerId, reply: &MeetReply) -> bool {
     is_older
 }
 
-/// Metadata server 0 stores now and then what it has heard.
+/// Stores now and then what was heard of journals, and how far the own one is.
 async fn note_again<S: Service>(server: Rc<S>) {
     let Shell { rt, introduction, .. } = server.shell();
     while !server.shell().has_failed() {
@@ -138,7 +136,7 @@ async fn ask_everybody<S: Service>(server: &S) {
     let Shell { rt, caller, introduction, identity, .. } = server.shell();
     let deadline = rt.now() + ASK_NS;
     let others: Vec<ServerId> = introduction.map().servers().map(|entry| entry.id).filter(|id| *id != REGISTRAR).collect();
-    let request = request_to(server, REGISTRAR, None);
+    let request = request_to(introduction, REGISTRAR, None);
     let answers = join_all(others.iter().map(|other| caller.call(*other, &request, deadline))).await;
     // Who does not answer is asked no more: it finds out at its next start, and then this server
     // does.
@@ -183,7 +181,7 @@ async fn tell_others<S: Service>(server: Rc<S>) {
             continue;
         }
         let tell = |other: ServerId| {
-            let request = request_to(&*server, other, Some(&map));
+            let request = request_to(introduction, other, Some(&map));
             async move { (other, caller.call(other, &request, rt.now() + ATTEMPT_NS).await) }
         };
         for (other, answer) in join_all(others.into_iter().map(tell)).await {
@@ -226,7 +224,7 @@ async fn ask_back<S: Service>(server: &S, claim: MeetRequest) {
     let id = claim.server.id;
     let Some(next) = introduction.map().with_server(&claim.server) else { return };
     rt.learn_servers(&next);
-    let request = MeetRequest { yours: 0, ..request_to(server, id, None) };
+    let request = MeetRequest { yours: 0, ..request_to(introduction, id, None) };
     let Ok(reply) = caller.call(id, &request, rt.now() + ATTEMPT_NS).await else { return };
     if (reply.birth, reply.server.as_ref()) != (claim.birth, Some(&claim.server)) {
         return;
@@ -238,8 +236,7 @@ async fn ask_back<S: Service>(server: &S, claim: MeetRequest) {
     }
 }
 
-fn request_to<S: Service>(server: &S, other: ServerId, map: Option<&ClusterMap>) -> MeetRequest {
-    let introduction = &server.shell().introduction;
+fn request_to(introduction: &Introduction, other: ServerId, map: Option<&ClusterMap>) -> MeetRequest {
     MeetRequest {
         server: introduction.me.clone(),
         birth: introduction.birth(),

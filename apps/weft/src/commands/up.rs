@@ -75,7 +75,7 @@ pub struct Args {
     options: Vec<String>,
     /// Go on with an older copy of the folder of this server, or one that has lost the end of its
     /// journal: what is missing is lost, and others may still refer to it (weft fsck)
-    #[arg(long, value_name = "SERVER")]
+    #[arg(long, value_name = "SERVER", conflicts_with = "over")]
     accept_older_store: Vec<String>,
     /// Stay; stop everything at Ctrl-C
     #[arg(long)]
@@ -127,7 +127,12 @@ impl Args {
             stores::check(&config)?;
             check_names(&state, &config)?;
         }
-        self.accept_older_store.iter().try_for_each(|server| config.server(server).map(drop))?;
+        for server in &self.accept_older_store {
+            config.server(server)?;
+            if process::holder(&state.pid_file(server))?.is_some() {
+                bail!("{server} runs, with the store that it has; --accept-older-store is for its start");
+            }
+        }
         let mut started = Vec::new();
         let room = StartRoom::take(&state.run_dir());
         if let Err(error) = self.wait_until_serving(&state, &config, &mut started, common) {
@@ -179,7 +184,8 @@ impl Args {
             let is_ours = started.iter().any(|ours| ours.name == server.name);
             if !is_ours && process::holder(&state.pid_file(&server.name))?.is_none() {
                 let accepts_older = self.accept_older_store.contains(&server.name);
-                started.push(start_server(state, config, server, (create, accepts_older))?);
+                let option = if create { Some("--create") } else { accepts_older.then_some("--accept-older-store") };
+                started.push(start_server(state, config, server, option)?);
             }
         }
         Ok(())
@@ -421,13 +427,11 @@ fn tell_if_refused(state: &StateDir, config: &Config, common: &Common) {
     }
 }
 
-fn start_server(state: &StateDir, config: &Config, server: &ServerConfig, (create, accepts_older): (bool, bool)) -> Result<Started> {
+fn start_server(state: &StateDir, config: &Config, server: &ServerConfig, option: Option<&str>) -> Result<Started> {
     let log = state.log_file(&server.name);
     let mut args = vec!["serve".into(), "--detached".into(), "--config".into(), config.file.clone().into_os_string()];
     args.extend(["--server".into(), server.name.clone().into()]);
-    for (option, _) in [("--create", create), ("--accept-older-store", accepts_older)].into_iter().filter(|(_, is_given)| *is_given) {
-        args.push(option.into());
-    }
+    args.extend(option.map(Into::into));
     let child =
         process::start_in_background(&args, &log, Stdio::null(), Stdio::null()).with_context(|| format!("cannot start {}", server.name))?;
     Ok(Started { name: server.name.clone(), child, log })
