@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, FileKind, FsId, Handle, MILLISECOND, Nanos, ROOT_HANDLE, Status, crc32c};
+use weft_base::{Attr, Credentials, FileKind, FsId, Handle, MILLISECOND, Nanos, ROOT_HANDLE, SECOND, Status, crc32c};
 use weft_client::{Client, Seen};
 use weft_posix::{Gateway, OpenHow, Options, Posix};
 use weft_rt::Runtime;
@@ -24,6 +24,8 @@ use crate::xdr::{Reader, Writer};
 
 /// How often idle files are looked for, in nanoseconds.
 const TEND_NS: u64 = 100 * MILLISECOND;
+/// How long a call that needs room waits for others to be closed, in nanoseconds.
+const CLOSES_NS: u64 = SECOND;
 /// Most directories between an object and the root of its export that are looked at.
 const DEPTH_MAX: usize = 4096;
 /// How often a file is opened again because its mode changed meanwhile.
@@ -303,9 +305,25 @@ impl<R: Runtime> Nfs<R> {
         lock(&self.opens).give_back(handle, number, is_done, self.now());
     }
 
+    /// Closes what nobody uses at this moment: while a file is open for writing, its owner has less
+    /// room elsewhere if he is limited. False: there was nothing.
+    pub(crate) async fn make_room(&self) -> bool {
+        let unused = lock(&self.opens).unused_writers();
+        let is_any = !unused.is_empty();
+        self.close(unused).await;
+        if is_any {
+            self.posix.await_closes(CLOSES_NS).await;
+        }
+        is_any
+    }
+
     async fn close_idle(&self) {
         let idle = lock(&self.opens).idle(self.now());
-        for number in idle {
+        self.close(idle).await;
+    }
+
+    async fn close(&self, numbers: Vec<u64>) {
+        for number in numbers {
             if !self.posix.try_release(number) {
                 self.posix.release(number).await;
             }

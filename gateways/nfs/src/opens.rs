@@ -120,6 +120,18 @@ impl Opens {
         self.count -= closed.len();
         closed
     }
+
+    /// Takes out what nobody uses at this moment and was opened for writing.
+    pub fn unused_writers(&mut self) -> Vec<u64> {
+        let mut closed = Vec::new();
+        self.files.retain(|_, opens| {
+            let goes = |open: &mut Open| open.users == 0 && open.rights.contains(Rights::WRITE);
+            closed.extend(opens.extract_if(.., goes).map(|open| open.number));
+            !opens.is_empty()
+        });
+        self.count -= closed.len();
+        closed
+    }
 }
 
 #[cfg(test)]
@@ -160,6 +172,19 @@ mod tests {
         assert_eq!(opens.take_any(FILE), Some(11));
         opens.give_back(FILE, 11, true, Nanos(0));
         assert_eq!(opens.idle(Nanos(DONE_NS)), [11], "a commit was the last");
+    }
+
+    #[test]
+    fn unused_writers_go_at_once_and_nobody_else() {
+        let mut opens = Opens::default();
+        for (number, right) in [(10, Rights::WRITE), (11, Rights::READ), (12, Rights::WRITE)] {
+            opens.add(FILE, &user(1), right, MODE, number);
+        }
+        opens.give_back(FILE, 10, false, Nanos(0));
+        opens.give_back(FILE, 11, false, Nanos(0));
+        assert_eq!((opens.unused_writers(), opens.unused_writers()), (vec![10], vec![]));
+        opens.give_back(FILE, 12, false, Nanos(0));
+        assert_eq!((opens.unused_writers(), opens.idle(Nanos(IDLE_NS)), opens.count), (vec![12], vec![11], 0));
     }
 
     #[test]

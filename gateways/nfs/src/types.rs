@@ -39,6 +39,8 @@ impl NfsStatus {
     pub const INVALID: NfsStatus = NfsStatus(22);
     /// The export is read-only.
     pub const READ_ONLY: NfsStatus = NfsStatus(30);
+    /// The owner, or the project, has as much as he may.
+    pub const DISK_QUOTA: NfsStatus = NfsStatus(69);
     /// The object is gone.
     pub const STALE: NfsStatus = NfsStatus(70);
     /// These bytes are no handle.
@@ -64,7 +66,7 @@ impl From<Status> for NfsStatus {
             // The numbers of errors that NFS shares with every Unix.
             same @ (1 | 2 | 5 | 6 | 13 | 17..=22 | 27 | 28 | 30 | 31) => same as u32,
             36 => 63,
-            122 => 69,
+            122 => NfsStatus::DISK_QUOTA.0,
             39 => 66,
             116 => 70,
             95 => 10004,

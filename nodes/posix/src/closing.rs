@@ -153,6 +153,12 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let open = self.files.numbers(|_| true).into_iter().filter_map(|number| self.files.get(number));
         let told: Vec<_> = open.filter_map(|open| self.client.share_appends(open.file.handle())).collect();
         told.into_iter().for_each(|file| self.closes.push(file));
+        self.await_closes(within_ns).await;
+    }
+
+    /// Waits until all that was given back before is closed at its servers, for at most so many
+    /// nanoseconds: by the flow that closes.
+    pub async fn await_closes(&self, within_ns: u64) {
         let end = self.now() + within_ns;
         loop {
             let is_over = {

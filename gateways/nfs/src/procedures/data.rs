@@ -5,7 +5,7 @@
 //! after a COMMIT. So a gateway that dies loses nothing, and a COMMIT may go to another one. What a
 //! data server loses that restarts, the verifier tells.
 
-use weft_base::Payload;
+use weft_base::{Payload, Status};
 use weft_posix::{Stable, WriteHow};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::Rights;
@@ -53,10 +53,12 @@ impl<R: Runtime> Nfs<R> {
         let verifier = self.write_verifier();
         let stable_how = [Stable::No, Stable::Data, Stable::All][stable as usize];
         let how = WriteHow { append: false, stable: stable_how };
-        let written = match data.is_empty() {
-            true => Ok(()),
-            false => self.posix.write(&object.who, number, offset, Bulk::Slices(vec![&data]), how).await,
-        };
+        let write = async || self.posix.write(&object.who, number, offset, Bulk::Slices(vec![&data]), how).await;
+        let mut written = if data.is_empty() { Ok(()) } else { write().await };
+        // His clients have closed these files long ago, for all that they know.
+        if written.as_ref().is_err_and(|error| error.status == Status::QuotaExceeded) && self.make_room().await {
+            written = write().await;
+        }
         self.give_back(object.handle, number, false);
         written?;
         // Others may have written in between, so nothing is said of before.

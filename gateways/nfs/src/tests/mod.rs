@@ -8,6 +8,7 @@ mod histories;
 mod locks;
 mod repeats;
 mod rights;
+mod room;
 mod silence;
 mod together;
 mod world;
