@@ -64,6 +64,7 @@ fn advice(status: Status) -> Option<&'static str> {
         Status::MapChanged => "the config must name the servers that it named then, in the same order",
         Status::NoSpace => "free space on the server, `weft df` shows where; reads go on",
         Status::QuotaExceeded => "remove something, or have the limit raised; `weft quota show` tells it",
+        Status::CapabilityExpired => "compare the clocks of metadata and data servers: they differ by an hour or more",
         Status::ReadOnly => "the log of the server says which disk failed",
         _ => return None,
     })

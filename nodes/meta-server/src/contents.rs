@@ -15,7 +15,7 @@
 use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
-use weft_base::{Handle, MILLISECOND, Payload, Result, SECOND, Status};
+use weft_base::{Handle, MILLISECOND, Payload, Result, SECOND, ServerId, Status};
 use weft_journal::{Found, JournalError, TakesFound};
 use weft_namespace::{ContentPlace, Inode, InodeFlags, MovePlan, Record, RequestContext, State, WaitingContent};
 use weft_rt::{Bulk, Disk, FileId, PeerId, ServerRuntime, join_all};
@@ -49,9 +49,12 @@ const AGAIN_NS: u64 = 100 * MILLISECOND;
 /// A copy that has not come by then is refused by its data server, in nanoseconds.
 const COPY_LASTS_NS: i64 = 8 * SECOND as i64;
 /// So long after a copy that nobody has answered another one is sent, by a later life of this
-/// server too: when others write, no copy may come any more. Clocks of servers may differ by what
-/// is left of it.
+/// server too: when others write, no copy may come any more. The clock of a data server may be
+/// behind by what is left of it.
 const LATE_COPIES_NS: u64 = 10 * SECOND;
+/// A copy that is refused for its age within so many nanoseconds was not late: the clock of the
+/// data server is ahead.
+const AT_ONCE_NS: i64 = SECOND as i64;
 /// How long a data server may take to write a content, in nanoseconds.
 const COPY_NS: u64 = 5 * SECOND;
 
@@ -226,12 +229,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if !content.is_empty() {
             let layout = self.state.borrow().inode(handle)?.layout;
             let server = self.shell.introduction.map().data_server(&layout, 0)?;
-            let pieces = vec![Piece { offset: 0, bytes: content.len() as u32 }];
-            let cx = RequestContext { capability_ns: COPY_LASTS_NS, ..self.context(self.shell.caller.client()) };
-            let capability = cx.capability(handle, Rights::WRITE);
-            let request = WriteRequest { handle, index: 0, capability, pieces, mtime_epoch: 0, sync: true, ceiling: None };
-            let deadline = self.rt.now() + COPY_NS;
-            let copied = self.shell.caller.call_with_bulk(server, &request, Bulk::Slices(vec![&content]), deadline).await;
+            let copied = self.copy_out(server, handle, &content).await;
             if let Err(status) = &copied {
                 if *status == Status::NoSpace {
                     // Who waits hears of it.
@@ -246,6 +244,35 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         self.state.borrow().prepare_moved_out(handle, &mut record)?;
         self.change_in_flow(&mut record);
         self.make_all_durable().await
+    }
+
+    /// Writes a content to its data server. Where the clock of that is ahead, a copy lasts longer
+    /// by this server's clock, and as long as elsewhere by that of the data server: by how much it
+    /// is ahead at least each refusal says, and it is not remembered, as clocks are set.
+    async fn copy_out(&self, server: ServerId, handle: Handle, content: &[u8]) -> Result<()> {
+        let mut ahead_ns = 0;
+        loop {
+            let begun = self.rt.now();
+            let cx = RequestContext { capability_ns: ahead_ns + COPY_LASTS_NS, ..self.context(self.shell.caller.client()) };
+            let capability = cx.capability(handle, Rights::WRITE);
+            let pieces = vec![Piece { offset: 0, bytes: content.len() as u32 }];
+            let request = WriteRequest { handle, index: 0, capability, pieces, mtime_epoch: 0, sync: true, ceiling: None };
+            let bulk = Bulk::Slices(vec![content]);
+            match self.shell.caller.call_with_bulk(server, &request, bulk, begun + COPY_NS).await {
+                Err(Status::CapabilityExpired)
+                    if ahead_ns < self.config.capability_ns && self.rt.now().since(begun) < AT_ONCE_NS as u64 =>
+                {
+                    ahead_ns += COPY_LASTS_NS - AT_ONCE_NS;
+                }
+                copied => {
+                    if let Some(warn) = self.config.warn.filter(|_| ahead_ns > 0) {
+                        let seconds = ahead_ns / SECOND as i64;
+                        warn(&self.config.serving.name, &format!("the clock of {server} is ahead by {seconds} s or more: set both by NTP"));
+                    }
+                    return copied.map(drop);
+                }
+            }
+        }
     }
 
     // ---- Reading

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, Handle, Payload, ROOT_HANDLE, SECOND, Status};
+use weft_base::{Attr, Credentials, Handle, Payload, ROOT_HANDLE, SECOND, ServerId, Status};
 use weft_meta_server::Durability;
 use weft_rt::{Bulk, Runtime};
 use weft_wire::{Op, Rights};
@@ -18,7 +18,10 @@ fn world(limit: &str) -> World {
 }
 
 fn world_under(durability: Durability, limit: &str) -> World {
-    let world = World::under(durability, 1, 2, 1 << 20);
+    limited(World::under(durability, 1, 2, 1 << 20), limit)
+}
+
+fn limited(world: World, limit: &str) -> World {
     let set = world.hand.set_xattr(&ROOT, ROOT_HANDLE, b"user.weft.inline_limit", limit.as_bytes(), XattrFlags::default());
     world.run(set).expect("the hint is set");
     world
@@ -168,6 +171,22 @@ fn whoever_writes_finds_the_bytes_at_data_servers() {
     let handle = put(&world, &client, "k", b"abc").handle;
     world.run(client.setattr(&ROOT, handle, &SetAttr { size: Some(6), ..SetAttr::default() })).expect("it is extended");
     assert_eq!(read(&world, &reader, handle), b"abc\0\0\0");
+}
+
+#[test]
+fn data_servers_whose_clocks_are_off_take_the_bytes() {
+    for off_s in [-3000, 9, 60, 3000] {
+        let skew = |server: ServerId| if server == META0 { 0 } else { off_s * SECOND as i64 };
+        let world = limited(World::with_clocks(Durability::Sync, (1, 2), 1 << 20, skew), "16384");
+        let (client, reader, data) = (world.client(1), world.client(2), content(9, 5000));
+        let handle = put(&world, &client, "f", &data).handle;
+        let begun = world.now();
+        let (_, file) = world.run(client.open(&ROOT, handle, BOTH, false)).unwrap_or_else(|error| panic!("off by {off_s} s: {error}"));
+        assert!(world.now().since(begun) < SECOND, "off by {off_s} s");
+        world.run(client.write(&file, 0, Bulk::Slices(vec![b"again"]))).expect("it is written");
+        world.run(client.close(file)).expect("it closes");
+        assert_eq!(read(&world, &reader, handle), [b"again", &data[5..]].concat());
+    }
 }
 
 #[test]

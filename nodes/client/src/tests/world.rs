@@ -113,6 +113,16 @@ impl World {
 
     /// The same under another contract.
     pub(crate) fn under(durability: Durability, meta: u16, data: u16, stripe_bytes: u32) -> World {
+        World::with_clocks(durability, (meta, data), stripe_bytes, |_| 0)
+    }
+
+    /// The same with servers whose wall clocks are off by so many nanoseconds.
+    pub(crate) fn with_clocks(
+        durability: Durability,
+        (meta, data): (u16, u16),
+        stripe_bytes: u32,
+        clock_skew_ns: impl Fn(ServerId) -> i64,
+    ) -> World {
         let mut profile = Profile::instant();
         (profile.net.latency_ns, profile.net.jitter_ns) = (LATENCY, 0);
         let disk = &mut profile.disk;
@@ -128,7 +138,7 @@ impl World {
         };
         let config = MetaServerConfig { session_grace_ns: GRACE, capability_ns: LIFETIME as i64, ..MetaServerConfig::new(serving(META0)) };
         let data = DataServerConfig::new(serving(ServerId::data(0)));
-        let servers = Servers::start(&sim, &config, &data);
+        let servers = Servers::start_with_clocks(&sim, &config, &data, clock_skew_ns);
         let node = sim.add_node(NodeConfig::client("test"));
         let rt = TestRt { rt: sim.rt(node), line: Rc::default() };
         let hand = Client::new(rt.clone(), map.clone(), ClientOptions::new(HAND, 1));
