@@ -16,11 +16,11 @@
 //! and must still be corrected by what was written. So files that were written are kept for a while
 //! after their last close; if too many close during one question, it is asked again.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use weft_base::{Attr, Credentials, FastMap, FastSet, Handle, ServerId, Status};
+use weft_base::{Attr, Credentials, FastMap, FastSet, Handle, Nanos, SECOND, ServerId, Status};
 use weft_call::Sequences;
 use weft_wire::Rights;
 
@@ -37,6 +37,11 @@ const CLOSED_MAX: usize = 1 << 12;
 /// Files that were written and are closed; when there are more, all are forgotten (some 400 bytes
 /// each).
 const LATELY_CLOSED_MAX: usize = 1 << 10;
+
+/// A server that has restarted waits for clients that had something open for more than reading, or
+/// a lock, a minute ago or less. For so many nanoseconds a client that has nothing any more looks
+/// whether the server has restarted.
+const AWAITED_NS: u64 = 90 * SECOND;
 
 /// Files that are remembered as asked for before they are known here.
 const ASKED_FOR_MAX: usize = 256;
@@ -84,6 +89,9 @@ struct TableState {
     asked_for: VecDeque<Handle>,
     /// Counts how often servers were told again what is open.
     reclaims: u64,
+    /// Servers that may wait for this client after a restart; since when it is known to have
+    /// nothing there.
+    awaiting: BTreeMap<ServerId, Option<Nanos>>,
 }
 
 /// An open on its way, until it is dropped.
@@ -123,6 +131,9 @@ impl OpenTable {
         inode.opened(ticket.sequence, rights, attr, granted);
         inode.held_by(who, rights);
         self.may_write.fetch_or(rights.contains(Rights::WRITE), Ordering::Relaxed);
+        if rights.is_more_than_read() {
+            state.awaiting.insert(attr.handle.server(), None);
+        }
         self.announced(&mut state, &inode);
         let has_overtaken = state.overtakes(ticket, &inode);
         let mut file = OpenFile::new(inode, rights.without(Rights::DELAY));
@@ -327,6 +338,27 @@ impl OpenTable {
             }
             state.lately_closed.insert(inode.handle, inode);
         }
+    }
+
+    /// A lock of a file at this server is asked for.
+    pub(crate) fn locks_at(&self, server: ServerId) {
+        self.lock().awaiting.insert(server, None);
+    }
+
+    /// True if a server where nothing is open waits for this client if it has restarted.
+    pub(super) fn is_awaited_at(&self, server: ServerId, now: Nanos) -> bool {
+        let mut state = self.lock();
+        let Some(since) = state.awaiting.get_mut(&server) else { return false };
+        let is_over = now.since(*since.get_or_insert(now)) >= AWAITED_NS;
+        if is_over {
+            state.awaiting.remove(&server);
+        }
+        !is_over
+    }
+
+    /// A server has restarted: it waits for this client again if it restarts once more.
+    pub(super) fn is_awaited_again(&self, server: ServerId) {
+        self.lock().awaiting.entry(server).and_modify(|since| *since = None);
     }
 
     /// A server will be told again what is open there. An open that is on its way may be one that

@@ -61,13 +61,13 @@ impl OpenInode {
 }
 
 impl<R: Runtime> Client<R> {
-    /// Asks the servers where this client has files open, so that the session stays alive and a
-    /// restart of a server is noticed within its grace period; closes what was dropped without
-    /// [`Client::close`] and what was opened without an answer, reports what could not be reported
-    /// in time, and brings to data servers what is delayed of files that have been open for a
-    /// while. To be called every few seconds by a process that may hold files open while it is idle
-    /// (a mount). Takes 5 s at most for every server, all in parallel; failures are left for the
-    /// next call.
+    /// Asks the servers where this client has files open, or had until lately, so that the session
+    /// stays alive and a restart of a server is noticed within its grace period; closes what was
+    /// dropped without [`Client::close`] and what was opened without an answer, reports what could
+    /// not be reported in time, and brings to data servers what is delayed of files that have been
+    /// open for a while. To be called every few seconds by a process that may hold files open while
+    /// it is idle (a mount). Takes 5 s at most for every server, all in parallel; failures are left
+    /// for the next call.
     pub async fn keep_alive(&self) {
         let servers = self.map().meta.iter().map(|entry| entry.id);
         let flows = servers.map(|server| async move {
@@ -75,7 +75,7 @@ impl<R: Runtime> Client<R> {
             let inodes = self.inner.opens.at_server(server);
             // Dropped, and the server never knew.
             inodes.iter().for_each(|inode| self.inner.opens.remove_if_idle(inode));
-            if inodes.is_empty() {
+            if inodes.is_empty() && !self.inner.opens.is_awaited_at(server, self.rt().now()) {
                 return;
             }
             let flow = self.flow_to_keep_alive(Handle(0));
@@ -114,6 +114,7 @@ impl<R: Runtime> Client<R> {
         self.inner.knowledge.restarted(server);
         self.lose_directories(server);
         if server.role() == ServerRole::Meta {
+            self.inner.opens.is_awaited_again(server);
             self.tell_opens(server, true, deadline).await;
         }
     }

@@ -49,6 +49,7 @@ impl<R: Runtime> Client<R> {
         let range = lock.whole();
         let mut ends = self.flow("lock", file).deadline;
         self.announce(self.flow("lock", file), file).await?;
+        self.inner.opens.locks_at(file.server());
         loop {
             let flow = self.flow_of_lock("lock", file, ends);
             let server = self.owner(flow, file).await?;

@@ -42,6 +42,28 @@ fn a_restarted_server_is_told_what_is_open() {
     assert!(matches!(&sent[1].request, Request::Reclaim(told) if told.opens.is_empty() && told.goes_on.is_none()));
 }
 
+/// A server that has restarted waits for it before it gives locks to others.
+#[test]
+fn who_has_closed_what_it_wrote_and_asks_for_nothing_tells_so_by_itself() {
+    let world = World::new(2, 1, 1 << 20);
+    let client = world.client(1);
+    let file = create(&world, &client, "a");
+    world.run(client.close(file)).expect("it closes");
+    for _ in 0..2 {
+        world.restart(META0);
+        world.take_sent();
+        world.run(client.keep_alive());
+        assert_eq!(world.take_sent(), [(META0, Op::Ping), (META0, Op::Reclaim)]);
+    }
+    // A while later no server waits for it.
+    let asks = |after: u64| {
+        world.run(world.sleep_until(world.now() + after));
+        world.run(client.keep_alive());
+        world.take_sent().len()
+    };
+    assert_eq!((asks(5 * SECOND), asks(80 * SECOND), asks(10 * SECOND), asks(5 * SECOND)), (1, 1, 0, 0));
+}
+
 #[test]
 fn an_open_that_a_restart_made_the_server_forget_is_done_again() {
     let world = World::new(1, 1, 1 << 20);
