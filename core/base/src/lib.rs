@@ -15,6 +15,10 @@ mod requests;
 mod status;
 mod time;
 
+/// The alignment of memory for names and inodes, in bytes. Nothing else has it, so the heap of a
+/// process can tell that memory from all other and keep it where there is more room.
+pub const PAGE_ALIGN: usize = 256;
+
 pub use acl::{ACL_ACCESS, ACL_DEFAULT, Acl, mode_with_umask, mode_without_umask};
 pub use attr::{
     Attr, BLOCK_BYTES, Credentials, EXECUTE, FileKind, Layout, MODE_ACL, MODE_INLINE, MODE_MASK, MODE_PROJECT, MODE_SEALED, MODE_SETGID,

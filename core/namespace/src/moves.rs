@@ -103,7 +103,7 @@ impl State {
             if !names.is_empty() && names.len() + group.len() > names_max {
                 return (lowest, names);
             }
-            names.extend(group.iter().map(moved));
+            names.extend(group.iter().map(|entry| moved(&entry)));
             lowest = hash;
         }
         (first, names)
@@ -149,7 +149,7 @@ impl State {
             TxPart::GiveNames { dir, first, last, map } => {
                 let directory = self.directories.get(dir).into_iter();
                 let groups = directory.flat_map(|directory| directory.down_from(*first, *last));
-                let names = groups.flat_map(|(_, group)| group).map(|entry| Bytes::copy_from_slice(&entry.name)).collect();
+                let names = groups.flat_map(|(_, group)| group.iter()).map(|entry| Bytes::copy_from_slice(entry.name)).collect();
                 record.changes.push(Change::GiveNames { dir: *dir, names });
                 match self.known_inode(*dir) {
                     Some(inode) if dir.server() == self.settings.server || map.has(self.settings.server) => {
@@ -207,7 +207,7 @@ impl State {
         let key = self.settings.name_key;
         let directory = self.directories.entry(dir).or_default();
         for MovedName { name, handle, kind } in names {
-            directory.put(key.hash(&name), Entry { name: name.as_ref().into(), handle, kind });
+            directory.put(key.hash(&name), Entry { name: &name, handle, kind });
         }
     }
 }
@@ -250,8 +250,8 @@ fn put_map(dir: Handle, map: &PartitionMap, inode: &Inode) -> Change {
     Change::PutPartition { dir, map: map.clone(), known: inode.into() }
 }
 
-fn moved(entry: &Entry) -> MovedName {
-    MovedName { name: Bytes::copy_from_slice(&entry.name), handle: entry.handle, kind: entry.kind }
+fn moved(entry: &Entry<'_>) -> MovedName {
+    MovedName { name: Bytes::copy_from_slice(entry.name), handle: entry.handle, kind: entry.kind }
 }
 
 #[cfg(test)]

@@ -101,7 +101,7 @@ impl State {
                 cookie = hash;
                 changes.extend(entries.iter().map(|entry| Change::PutEntry {
                     dir: *dir,
-                    name: Bytes::copy_from_slice(&entry.name),
+                    name: Bytes::copy_from_slice(entry.name),
                     handle: entry.handle,
                     kind: entry.kind,
                 }));

@@ -152,7 +152,7 @@ impl State {
             Change::PutEntry { dir, name, handle, kind } => {
                 let hash = self.hash(&name);
                 let directory = self.directories.entry(dir).or_default();
-                directory.put(hash, Entry { name: name.as_ref().into(), handle, kind });
+                directory.put(hash, Entry { name: &name, handle, kind });
                 if directory.len() > self.large.0 {
                     self.large.1.insert(dir);
                 }

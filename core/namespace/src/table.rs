@@ -1,5 +1,5 @@
 //! The table of inodes: pages of neighbouring handles. Handles are given out in sequence, so pages
-//! are dense: a million inodes need a map of 31 thousand pages, growth moves only their addresses,
+//! are dense: a million inodes need a map of 33 thousand pages, growth moves only their addresses,
 //! and the order for a walk is kept per page, not per inode.
 
 use std::collections::BTreeSet;
@@ -8,8 +8,9 @@ use weft_base::{FastMap, Handle};
 
 use crate::Inode;
 
-const PAGE_BITS: u32 = 5;
-const PAGE_SLOTS: usize = 1 << PAGE_BITS;
+/// Bytes of a page.
+const PAGE_BYTES: usize = 4096;
+const PAGE_SLOTS: usize = PAGE_BYTES / size_of::<Option<Inode>>();
 
 /// Inodes by handle.
 #[derive(Debug, Default)]
@@ -22,12 +23,18 @@ pub(crate) struct InodeTable {
 
 #[derive(Debug)]
 struct Page {
-    slots: Box<[Option<Inode>]>,
+    slots: Box<Slots>,
     used: usize,
 }
 
+/// In memory that is aligned as that of names and inodes is ([`weft_base::PAGE_ALIGN`]).
+#[repr(align(256))]
+#[derive(Debug)]
+struct Slots([Option<Inode>; PAGE_SLOTS]);
+const _: () = assert!(size_of::<Slots>() <= PAGE_BYTES && align_of::<Slots>() == weft_base::PAGE_ALIGN);
+
 fn place(handle: Handle) -> (u64, usize) {
-    (handle.0 >> PAGE_BITS, handle.0 as usize & (PAGE_SLOTS - 1))
+    (handle.0 / PAGE_SLOTS as u64, (handle.0 % PAGE_SLOTS as u64) as usize)
 }
 
 impl InodeTable {
@@ -37,21 +44,21 @@ impl InodeTable {
 
     pub(crate) fn get(&self, handle: Handle) -> Option<&Inode> {
         let (page, slot) = place(handle);
-        self.pages.get(&page)?.slots[slot].as_ref()
+        self.pages.get(&page)?.slots.0[slot].as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut Inode> {
         let (page, slot) = place(handle);
-        self.pages.get_mut(&page)?.slots[slot].as_mut()
+        self.pages.get_mut(&page)?.slots.0[slot].as_mut()
     }
 
     pub(crate) fn insert(&mut self, handle: Handle, inode: Inode) -> Option<Inode> {
         let (number, slot) = place(handle);
         let page = self.pages.entry(number).or_insert_with(|| {
             self.order.insert(number);
-            Page { slots: (0..PAGE_SLOTS).map(|_| None).collect(), used: 0 }
+            Page { slots: Box::new(Slots([const { None }; PAGE_SLOTS])), used: 0 }
         });
-        let old = page.slots[slot].replace(inode);
+        let old = page.slots.0[slot].replace(inode);
         page.used += usize::from(old.is_none());
         self.len += u64::from(old.is_none());
         assert!(page.used <= PAGE_SLOTS, "a page holds no more than its slots");
@@ -61,7 +68,7 @@ impl InodeTable {
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<Inode> {
         let (number, slot) = place(handle);
         let page = self.pages.get_mut(&number)?;
-        let old = page.slots[slot].take()?;
+        let old = page.slots.0[slot].take()?;
         assert!(page.used >= 1 && self.len >= 1, "what is removed was counted");
         page.used -= 1;
         self.len -= 1;
@@ -80,8 +87,13 @@ impl InodeTable {
     pub(crate) fn from(&self, first: Handle) -> impl Iterator<Item = (Handle, &Inode)> {
         let (page, _) = place(first);
         let all = self.order.range(page..).flat_map(|number| {
-            let base = number << PAGE_BITS;
-            self.pages[number].slots.iter().enumerate().filter_map(move |(slot, inode)| Some((Handle(base + slot as u64), inode.as_ref()?)))
+            let base = number * PAGE_SLOTS as u64;
+            self.pages[number]
+                .slots
+                .0
+                .iter()
+                .enumerate()
+                .filter_map(move |(slot, inode)| Some((Handle(base + slot as u64), inode.as_ref()?)))
         });
         all.skip_while(move |(handle, _)| *handle < first)
     }

@@ -38,23 +38,23 @@ impl State {
         reply.entries.reserve(fit.min(directory.len() as usize));
         let mut bytes = 0;
         for (cookie, group) in directory.after(request.cookie).take_while(|(hash, _)| *hash <= last) {
-            let group_bytes: usize = group.iter().map(|entry| entry_bytes(entry, with_state)).sum();
+            let group_bytes: usize = group.iter().map(|entry| entry_bytes(&entry, with_state)).sum();
             if bytes > 0 && bytes + group_bytes > bytes_max {
                 reply.until = reply.entries.last().map_or(request.cookie, |entry| entry.cookie);
                 break;
             }
             bytes += group_bytes;
-            reply.entries.extend(group.iter().map(|entry| self.dir_entry(cx, cookie, entry, with_state)));
+            reply.entries.extend(group.iter().map(|entry| self.dir_entry(cx, cookie, &entry, with_state)));
         }
         Ok(reply)
     }
 
-    fn dir_entry(&self, cx: &RequestContext<'_>, cookie: u64, entry: &Entry, with_state: bool) -> DirEntry {
+    fn dir_entry(&self, cx: &RequestContext<'_>, cookie: u64, entry: &Entry<'_>, with_state: bool) -> DirEntry {
         let inode = if with_state { self.peek(entry.handle) } else { None };
         // What is being changed is asked for again by whoever needs it.
         let inode = inode.filter(|inode| self.check_tellable(cx.client, entry.handle, inode).is_ok());
         DirEntry {
-            name: Bytes::copy_from_slice(&entry.name),
+            name: Bytes::copy_from_slice(entry.name),
             handle: entry.handle,
             kind: entry.kind,
             cookie,
@@ -63,6 +63,6 @@ impl State {
     }
 }
 
-fn entry_bytes(entry: &Entry, with_state: bool) -> usize {
+fn entry_bytes(entry: &Entry<'_>, with_state: bool) -> usize {
     ENTRY_BYTES + entry.name.len() + if with_state { STATE_BYTES } else { 0 }
 }

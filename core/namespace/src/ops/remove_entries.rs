@@ -47,21 +47,21 @@ impl State {
         let must_own = must_own_entries(who, inode);
         let mut slice = Slice { dir: at.dir, who, must_own, now: cx.now, linked: BTreeMap::new() };
         let most = (*entries_max as usize).clamp(1, REMOVALS_MAX);
-        let mut entries: Vec<&Entry> = Vec::with_capacity(most);
+        let mut entries: Vec<Entry<'_>> = Vec::with_capacity(most);
         let mut last = *cookie;
         for (hash, group) in directory.after(*cookie).take_while(|(hash, _)| *hash <= end) {
             if !entries.is_empty() && entries.len() + group.len() > most {
                 reply.until = last;
                 break;
             }
-            entries.extend(group);
+            entries.extend(group.iter());
             last = hash;
         }
         // One piece of memory for all names, which everything that follows shares.
         let mut names = Bytes::from(entries.iter().flat_map(|entry| entry.name.iter().copied()).collect::<Vec<u8>>());
         for entry in entries {
             let name = names.split_to(entry.name.len());
-            match (self.remove_one(&mut slice, entry, &name, record), entry.kind) {
+            match (self.remove_one(&mut slice, &entry, &name, record), entry.kind) {
                 (Ok(()), FileKind::Directory) => reply.directories += 1,
                 (Ok(()), _) => reply.files += 1,
                 (Err(why), _) => reply.left.push(LeftEntry { name, handle: entry.handle, kind: entry.kind, why: why.code() }),
@@ -80,7 +80,7 @@ impl State {
         Ok(reply)
     }
 
-    fn remove_one(&self, slice: &mut Slice<'_>, entry: &Entry, name: &Bytes, record: &mut Record) -> Result<()> {
+    fn remove_one(&self, slice: &mut Slice<'_>, entry: &Entry<'_>, name: &Bytes, record: &mut Record) -> Result<()> {
         let Entry { handle, kind, .. } = *entry;
         if handle.server() != self.settings.server {
             return Err(Status::WrongServer);
