@@ -320,8 +320,8 @@ fn no_cache_layer_loses_what_was_acknowledged_or_shows_a_foreign_byte() {
     for (first, layer) in (300..).step_by(10).zip(LayerKind::ALL) {
         for (takes_all, depth) in [(false, 1), (true, 1), (true, 3)] {
             let cache = CacheConfig { layer, takes_all, depth, ..CacheConfig::default() };
-            run_all_with(first, 4, false, BATCH, cache);
-            run_all_with(first + 4, 4, true, BATCH, cache);
+            run_all_with(first, 2, false, BATCH, cache);
+            run_all_with(first + 4, 2, true, BATCH, cache);
         }
     }
 }
@@ -334,8 +334,8 @@ fn writes_that_are_answered_early_are_there_after_a_sync_and_never_foreign() {
         for (nth, bytes_max, age_ns) in [(0, 20_000, 5 * MILLISECOND), (20, 64 << 20, 20 * MILLISECOND)] {
             let write_back = Some(WriteBack { bytes_max, age_ns });
             let cache = CacheConfig { layer, takes_all: true, write_back, ..CacheConfig::default() };
-            run_all_with(first + nth, 10, false, Durability::None, cache);
-            run_all_with(first + nth + 10, 10, true, Durability::None, cache);
+            run_all_with(first + nth, 5, false, Durability::None, cache);
+            run_all_with(first + nth + 10, 5, true, Durability::None, cache);
         }
     }
 }

@@ -31,13 +31,24 @@ pub const CREATE_TASKS: [&str; 12] = [
 pub const BINS: usize = 50;
 
 /// The value of a bin in nanoseconds: 1 to 9 us, 10 to 90 us, ... 100 to 500 ms.
-pub fn bin_nanos(bin: usize) -> u64 {
-    (bin as u64 % 9 + 1) * 1000 * 10_u64.pow(u32::try_from(bin / 9).unwrap_or(0))
+pub const fn bin_nanos(bin: usize) -> u64 {
+    (bin as u64 % 9 + 1) * 1000 * 10_u64.pow((bin / 9) as u32)
 }
+
+/// From which latency on each bin but the first one is nearer than the one before, in nanoseconds.
+const NEARER: [u64; BINS - 1] = {
+    let mut from = [0; BINS - 1];
+    let mut bin = 1;
+    while bin < BINS {
+        from[bin - 1] = (bin_nanos(bin - 1) + bin_nanos(bin)) / 2;
+        bin += 1;
+    }
+    from
+};
 
 /// The bin of a latency that is rounded to its first digit.
 fn bin_of(nanos: u64) -> usize {
-    (1..BINS).take_while(|&bin| (bin_nanos(bin - 1) + bin_nanos(bin)) / 2 <= nanos).count()
+    NEARER.partition_point(|from| *from <= nanos)
 }
 
 /// How often something happened.

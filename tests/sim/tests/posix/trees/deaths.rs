@@ -266,7 +266,7 @@ fn server_loses_power(world: &World, mounts: &[Mount], trees: &[Shared; 4], rand
 
 #[test]
 fn what_had_rested_is_there_after_deaths_and_power_cuts() {
-    for seed in seeds_of("WEFT_DEATH_SEEDS", 0..12) {
+    for seed in seeds_of("WEFT_DEATH_SEEDS", 0..8) {
         println!("seed {seed}: WEFT_DEATH_SEEDS={seed}..{} cargo test -p weft-sim-tests --test posix after_deaths", seed + 1);
         run(seed);
     }
