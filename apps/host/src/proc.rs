@@ -1,5 +1,7 @@
 //! What the kernel tells in files below `/proc`, line by line and field by field.
 
+use std::path::Path;
+
 /// What stands behind `name:` in the first line that begins so.
 pub fn line<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':').map(str::trim))
@@ -8,6 +10,25 @@ pub fn line<'t>(text: &'t str, name: &str) -> Option<&'t str> {
 /// Bytes of a line of `/proc/meminfo`.
 pub fn memory(meminfo: &str, name: &str) -> Option<u64> {
     line(meminfo, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Most bytes of memory that the control groups of this process, which `own` names
+/// (`/proc/self/cgroup`), allow it, by the files below `root`: schedulers of clusters give their
+/// jobs memory so. `u64::MAX`: they set no limit.
+pub fn memory_limit(own: &Path, root: &Path) -> u64 {
+    let text = std::fs::read_to_string(own).unwrap_or_default();
+    let limits = text.lines().filter_map(|line| {
+        let (_, group) = line.split_once(':')?;
+        let (root, file, group) = match group.split_once(":/")? {
+            ("", group) => (root.to_path_buf(), "memory.max", group),
+            ("memory", group) => (root.join("memory"), "memory.limit_in_bytes", group),
+            _ => return None,
+        };
+        let folder = root.join(group);
+        let number = |folder: &Path| std::fs::read_to_string(folder.join(file)).ok()?.trim().parse::<u64>().ok();
+        folder.ancestors().take_while(|folder| folder.starts_with(&root)).filter_map(number).min()
+    });
+    limits.min().unwrap_or(u64::MAX)
 }
 
 /// A number of `/proc/PID/stat`, by its place there from 4 on: the second field is a name in
@@ -19,6 +40,23 @@ pub fn stat_field(stat: &str, place: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_narrowest_group_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let (own, job, step) = (root.path().join("own"), root.path().join("job"), root.path().join("job/step"));
+        let old = root.path().join("memory/slurm");
+        std::fs::create_dir_all(&step).unwrap();
+        std::fs::create_dir_all(&old).unwrap();
+        std::fs::write(&own, "4:memory:/slurm\n1:name=systemd:/other\n0::/job/step\n").unwrap();
+        assert_eq!(memory_limit(&own, root.path()), u64::MAX);
+        std::fs::write(job.join("memory.max"), "3000\n").unwrap();
+        std::fs::write(step.join("memory.max"), "max\n").unwrap();
+        assert_eq!(memory_limit(&own, root.path()), 3000);
+        std::fs::write(old.join("memory.limit_in_bytes"), "2000\n").unwrap();
+        assert_eq!(memory_limit(&own, root.path()), 2000);
+        assert_eq!(memory_limit(&root.path().join("none"), root.path()), u64::MAX);
+    }
 
     #[test]
     fn lines_and_fields_are_found() {

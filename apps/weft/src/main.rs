@@ -17,6 +17,10 @@ use std::process::ExitCode;
 use clap::Parser;
 use commands::Cli;
 
+/// Names and inodes of a metadata server may be more than its memory holds.
+#[global_allocator]
+static HEAP: weft_rt_real::PagedHeap = weft_rt_real::PagedHeap;
+
 /// How the operating system says that a process may open no more.
 const TOO_FEW: &str = "Too many open files (os error 24)";
 /// What helps.

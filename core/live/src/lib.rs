@@ -47,6 +47,8 @@ pub struct Gauges {
     pub cache_bytes: u64,
     /// Most bytes that it may hold.
     pub cache_bytes_max: u64,
+    /// Bytes of names and inodes in memory and in the page file, if that is known.
+    pub page_bytes: Option<(u64, u64)>,
 }
 
 /// True for what dashboards ask.
@@ -115,6 +117,8 @@ impl Live {
             clients: gauges.clients,
             cache_bytes: gauges.cache_bytes,
             cache_bytes_max: gauges.cache_bytes_max,
+            page_memory_bytes: gauges.page_bytes.map(|(memory, _)| memory),
+            page_file_bytes: gauges.page_bytes.map(|(_, file)| file),
             operations: self.operations.used(),
             top_ns: self.tops.covers_ns(now),
             clients_by_requests: self.tops.clients_by_requests(TOP_MAX),

@@ -18,7 +18,7 @@ type Value = fn(&LiveReply) -> f64;
 
 /// Metrics with one value for each server: name, what it means, value, and whether only data
 /// servers have it.
-const METRICS: [(&str, &str, Value, bool); 26] = [
+const METRICS: [(&str, &str, Value, bool); 28] = [
     ("weft_uptime_seconds", "Time since the server started.", |reply| reply.info.uptime_ms as f64 / 1e3, false),
     ("weft_boots_total", "Starts of the server since the file system was made.", |reply| f64::from(reply.info.boot), false),
     (
@@ -37,6 +37,18 @@ const METRICS: [(&str, &str, Value, bool); 26] = [
         "weft_oldest_request_seconds",
         "Age of the oldest request that is not answered; 0 if there is none.",
         |reply| reply.oldest.first().map_or(0.0, |oldest| oldest.age_ns as f64 / 1e9),
+        false,
+    ),
+    (
+        "weft_page_memory_bytes",
+        "Memory that names and inodes take, but for those in the page file (metadata servers).",
+        |reply| reply.page_memory_bytes.unwrap_or(0) as f64,
+        false,
+    ),
+    (
+        "weft_page_file_bytes",
+        "Names and inodes in the page file (metadata servers).",
+        |reply| reply.page_file_bytes.unwrap_or(0) as f64,
         false,
     ),
     ("weft_meta_reads_total", "Requests that looked at names or inodes.", |reply| totals(reply).meta_reads as f64, false),

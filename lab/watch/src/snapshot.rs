@@ -69,6 +69,10 @@ pub struct Server {
     pub cache_bytes: Option<u64>,
     /// Bytes that its cache may hold.
     pub cache_bytes_max: Option<u64>,
+    /// Bytes of memory that its names and inodes take, but for those in its page file.
+    pub page_memory_bytes: Option<u64>,
+    /// Bytes of names and inodes in its page file.
+    pub page_file_bytes: Option<u64>,
     /// Objects that it keeps.
     pub objects: Option<u64>,
     /// Bytes that they take on its disk.
@@ -333,6 +337,8 @@ fn server(seen: &Seen, now: f64, patience_s: f64) -> Server {
         clients: Some(reply.clients),
         cache_bytes: Some(reply.cache_bytes),
         cache_bytes_max: Some(reply.cache_bytes_max),
+        page_memory_bytes: reply.page_memory_bytes,
+        page_file_bytes: reply.page_file_bytes,
         objects: Some(info.objects),
         used_bytes: Some(info.used_bytes),
         free_bytes: Some(info.free_bytes),

@@ -73,9 +73,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         self.look_after_journal();
     }
 
-    /// At a tick that finds as many inodes as the one before: gives the memory of those back that
-    /// are gone. While they go it lies in small pieces between others, so that much work gives
-    /// little back.
+    /// At a tick that finds as many inodes as the one before: gives what those that are gone had on
+    /// the heap back (targets of symlinks, extended attributes; names and inodes go by themselves).
+    /// While they go it lies in small pieces between others, so that much work gives little back.
     fn look_after_memory(&self) {
         let Some(give_back) = self.config.serving.process.give_freed_memory_back else { return };
         let now = self.state.borrow().inode_count();

@@ -292,6 +292,7 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
     }
 
     fn gauges(&self) -> Gauges {
-        Gauges { clients: self.clients.sessions.borrow().connected_count(), ..Gauges::default() }
+        let page_bytes = self.config.serving.process.page_bytes.map(|page_bytes| page_bytes());
+        Gauges { clients: self.clients.sessions.borrow().connected_count(), page_bytes, ..Gauges::default() }
     }
 }

@@ -64,6 +64,8 @@ pub struct Process {
     pub keys: Option<Arc<dyn KeyLists>>,
     /// Gives memory that was freed back to the system, without waiting for that.
     pub give_freed_memory_back: Option<fn()>,
+    /// Says how many bytes of memory names and inodes take, and how many of the page file.
+    pub page_bytes: Option<fn() -> (u64, u64)>,
 }
 
 impl ServingConfig {

@@ -46,7 +46,8 @@ pub use keys::Keys;
 pub use log_lines::{Level, keep_log_small, logs_to_file, reopen_log, write_line};
 pub use shard::{DiskConfig, LimitedLog, Log, ServeError, Shard, ShardConfig, ShardRt, StopHandle, serve};
 pub use sys::{
-    do_with_few_addresses, give_freed_memory_back, keep_descriptors_from, keep_descriptors_to_ourselves, outlive_the_file_size_limit,
+    PageBytes, PagedHeap, do_with_few_addresses, give_freed_memory_back, keep_descriptors_from, keep_descriptors_to_ourselves,
+    keep_pages_in, outlive_the_file_size_limit, page_bytes,
 };
 
 use std::sync::{Mutex, MutexGuard};

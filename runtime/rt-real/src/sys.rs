@@ -12,6 +12,7 @@
 
 mod heap;
 mod limits;
+mod pages;
 mod sockets;
 
 use std::cell::RefCell;
@@ -29,6 +30,7 @@ use weft_base::{Nanos, SECOND};
 
 pub use heap::give_freed_memory_back;
 pub use limits::{do_with_few_addresses, outlive_the_file_size_limit};
+pub use pages::{PageBytes, PagedHeap, keep_pages_in, page_bytes};
 pub(crate) use sockets::*;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -378,10 +380,20 @@ pub(crate) fn punch_hole(file: &File, offset: u64, len: u64) -> io::Result<()> {
 /// Total and available bytes of the file system that holds `path`.
 pub(crate) fn space(path: &Path) -> io::Result<(u64, u64)> {
     let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: `path` ends with a NUL and `stat` is valid to write to.
+    space_by(|stat| unsafe { libc::statvfs64(path.as_ptr(), stat) })
+}
+
+/// The same of the file system that holds a file.
+pub(crate) fn space_beside(file: &File) -> io::Result<(u64, u64)> {
+    // SAFETY: `stat` is valid to write to.
+    space_by(|stat| unsafe { libc::fstatvfs64(file.as_raw_fd(), stat) })
+}
+
+fn space_by(ask: impl FnOnce(&mut libc::statvfs64) -> libc::c_int) -> io::Result<(u64, u64)> {
     // SAFETY: all-zero bytes are a valid statvfs, which is plain numbers.
     let mut stat: libc::statvfs64 = unsafe { std::mem::zeroed() };
-    // SAFETY: `path` ends with a NUL and `stat` is valid to write to.
-    check(unsafe { libc::statvfs64(path.as_ptr(), &mut stat) })?;
+    check(ask(&mut stat))?;
     Ok((stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize))
 }
 

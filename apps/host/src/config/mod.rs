@@ -7,6 +7,7 @@ mod choices;
 mod ids;
 mod keys;
 mod render;
+mod values;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +18,6 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use toml::Spanned;
 use weft_base::{ClusterMap, FsId, ServerEntry, ServerId, ServerRole};
-use weft_layout::INLINE_BYTES_MAX;
 use weft_rt_real::{Address, AddressError};
 
 use self::choices::by_name;
@@ -28,6 +28,7 @@ pub use cache::cache_config;
 pub use choices::{durabilities, engines, layers};
 pub use keys::{KeyFiles, read_key, write_credential};
 pub use render::{Draft, DraftServer, write_in_one_step};
+pub use values::{check_word, parse_inline_limit, parse_stripe_size};
 pub use weft_sched::LayerKind;
 pub use weft_serving::{Durability, Engine};
 
@@ -83,6 +84,9 @@ pub struct Config {
     /// Files up to so many bytes lie beside their inodes, in directories without the hint
     /// `inline_limit`; 0: none, as in file systems that were made before there was a limit.
     pub inline_limit: u32,
+    /// Memory for the names and inodes of each metadata server, in bytes; what is more lies in a
+    /// file. `None`: it goes by the memory that is free.
+    pub metadata_memory: Option<u64>,
     /// Owner of the root directory when it is made.
     pub root_uid: u32,
     /// Its group.
@@ -202,6 +206,7 @@ impl Config {
             stripe_bytes,
             stripe_width: fs.stripe_width.map_or(0, Spanned::into_inner),
             inline_limit,
+            metadata_memory: parse_size(&fs.metadata_memory, "fs.metadata_memory")?,
             root_uid: fs.root_uid.unwrap_or(0),
             root_gid: fs.root_gid.unwrap_or(0),
             servers,
@@ -241,6 +246,7 @@ struct RawFs {
     stripe_size: Option<Spanned<String>>,
     stripe_width: Option<Spanned<u16>>,
     inline_limit: Option<Spanned<String>>,
+    metadata_memory: Option<Spanned<String>>,
     root_uid: Option<u32>,
     root_gid: Option<u32>,
 }
@@ -305,13 +311,10 @@ fn check_servers(base: &Path, raw: Vec<Spanned<RawServer>>) -> Result<(Vec<Serve
         let address = parse_address(base, &server.address, "server.address")?;
         let listen = server.listen.as_ref().map_or(Ok(address.clone()), |listen| parse_address(base, listen, "server.listen"))?;
         let dir = base.join(server.dir.get_ref());
-        let capacity = match &server.capacity {
-            None => None,
-            Some(size) if server.role == ServerRole::Meta => {
-                return Err(at(size, "server.capacity", "only data servers have a capacity; remove it"));
-            }
-            Some(size) => Some(size.get_ref().parse::<ByteSize>().map_err(|message| at(size, "server.capacity", message))?.0),
-        };
+        if let (Some(size), ServerRole::Meta) = (&server.capacity, server.role) {
+            return Err(at(size, "server.capacity", "only data servers have a capacity; remove it"));
+        }
+        let capacity = parse_size(&server.capacity, "server.capacity")?;
         if names.insert(name.clone(), ()).is_some() {
             return Err(at(&server.name, "server.name", format!("`{name}` is there twice; every server needs a name of its own")));
         }
@@ -361,37 +364,9 @@ fn parse_address(base: &Path, text: &Spanned<String>, key: &str) -> Result<Addre
     resolved.parse().map_err(|error: AddressError| at(text, key, error.to_string()))
 }
 
-/// Names of file systems and servers go into file names, addresses and tables.
-pub fn check_word(word: &str) -> Result<(), String> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    if word.is_empty() || word.len() > 64 || !word.chars().all(fits) || word.starts_with(['.', '-']) {
-        return Err(format!("`{word}` is not a name: use 1 to 64 letters, digits, `.`, `_` or `-`, beginning with a letter, digit or `_`"));
-    }
-    Ok(())
-}
-
-/// Checks the stripe size of a file system and gives it in bytes.
-///
-/// # Errors
-/// A sentence that says which sizes are possible.
-pub fn parse_stripe_size(text: &str) -> Result<u32, String> {
-    let bytes = text.parse::<ByteSize>()?.0;
-    if !bytes.is_power_of_two() || !(4096..=64 << 20).contains(&bytes) {
-        return Err(format!("`{text}` is not possible: give a power of two from 4KiB to 64MiB"));
-    }
-    Ok(bytes as u32)
-}
-
-/// Reads the size up to which files lie beside their inodes.
-///
-/// # Errors
-/// Says which sizes are possible.
-pub fn parse_inline_limit(text: &str) -> Result<u32, String> {
-    let bytes = text.parse::<ByteSize>()?.0;
-    if bytes > INLINE_BYTES_MAX.into() {
-        return Err(format!("`{text}` is not possible: give 0 (none) to {}", ByteSize(INLINE_BYTES_MAX.into())));
-    }
-    Ok(bytes as u32)
+fn parse_size(size: &Option<Spanned<String>>, key: &str) -> Result<Option<u64>, ConfigError> {
+    let parse = |size: &Spanned<String>| size.get_ref().parse::<ByteSize>().map_err(|message| at(size, key, message));
+    Ok(size.as_ref().map(parse).transpose()?.map(|size| size.0))
 }
 
 fn parse_fs_id(text: &str) -> Result<FsId, String> {

@@ -34,6 +34,8 @@ pub struct Draft {
     pub stripe_width: u16,
     /// Files up to so many bytes lie beside their inodes; 0: none.
     pub inline_limit: u32,
+    /// Memory for the names and inodes of each metadata server; `None`: it goes by what is free.
+    pub metadata_memory: Option<ByteSize>,
     /// Owner of the root directory.
     pub root_uid: u32,
     /// Its group.
@@ -71,6 +73,11 @@ impl Draft {
             true => "allow_faults = true           # a laboratory may hold processes up (WEFT_FAULT): never where data matters\n",
             false => "",
         };
+        let memory = self.metadata_memory.map_or(String::new(), |size| {
+            format!(
+                "metadata_memory = \"{size}\"      # of each metadata server; names and inodes that are more lie in a file of its folder\n"
+            )
+        });
         let fs = format!(
             "\
 # A Weft file system. Servers and clients read this file; relative paths are relative to it.
@@ -91,7 +98,7 @@ encrypt_tcp = {encrypt_tcp}           # nobody on the way reads or changes what 
 {faults}stripe_size = \"{stripe_size}\"          # of new files
 stripe_width = {stripe_width}              # datafiles of a new file; 0: one on every data server
 inline_limit = \"{inline_limit}\"         # files up to this size lie beside their inodes, unless a hint of their directory says otherwise; 0: none
-root_uid = {root_uid}                  # owner of the root directory when it is made
+{memory}root_uid = {root_uid}                  # owner of the root directory when it is made
 root_gid = {root_gid}
 "
         );
@@ -205,6 +212,7 @@ mod tests {
             stripe_bytes: 65536,
             stripe_width: 1,
             inline_limit: 4096,
+            metadata_memory: Some(ByteSize(5 << 30)),
             root_uid: 1000,
             root_gid: 100,
             servers: vec![server("meta0", ServerRole::Meta, "unix:run/meta0.sock"), server("data0", ServerRole::Data, "tcp:host:1")],
@@ -217,7 +225,7 @@ mod tests {
             ("weft", FsId(7), Engine::Memory, Durability::Sync)
         );
         assert_eq!((config.stripe_bytes, config.stripe_width, config.root_uid, config.root_gid), (65536, 1, 1000, 100));
-        assert_eq!(config.inline_limit, 4096);
+        assert_eq!((config.inline_limit, config.metadata_memory), (4096, Some(5 << 30)));
         assert_eq!((config.cache_layer, config.direct_io, config.allow_faults), (LayerKind::WriteBehind, true, true));
         assert!(!config.encrypt_tcp);
         assert_eq!(config.servers[1].capacity, Some(3 << 30));

@@ -76,6 +76,10 @@ pub struct Settings {
     /// unless the hint `inline_limit` of their directory says otherwise [default: 8KiB]
     #[arg(long, value_name = "SIZE", value_parser = config::parse_inline_limit)]
     pub inline_limit: Option<u32>,
+    /// Memory for the names and inodes of each metadata server; what is more lies in a file of its
+    /// folder [default: half of what is free when it starts, divided by the metadata servers]
+    #[arg(long, value_name = "SIZE")]
+    pub metadata_memory: Option<ByteSize>,
 }
 
 impl Settings {
@@ -96,6 +100,7 @@ impl Settings {
             stripe_bytes: self.stripe_size.unwrap_or(config::STRIPE_BYTES_DEFAULT),
             stripe_width: self.stripe_width.unwrap_or(0),
             inline_limit: self.inline_limit.unwrap_or(weft_layout::INLINE_BYTES_DEFAULT),
+            metadata_memory: self.metadata_memory,
             root_uid: nix::unistd::geteuid().as_raw(),
             root_gid: nix::unistd::getegid().as_raw(),
             servers,

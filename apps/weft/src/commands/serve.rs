@@ -23,7 +23,7 @@ use weft_wire::ops::{TraceReply, TraceRequest, TraceService};
 /// Where traces of this process go if nobody says otherwise.
 static TRACES: OnceLock<PathBuf> = OnceLock::new();
 /// Part of the free memory that the data servers of one config may fill together under the engine
-/// `memory`: one in so many.
+/// `memory`, and its metadata servers with names and inodes: one in so many.
 const MEMORY_SHARE: u64 = 2;
 
 /// Run one server of a file system in the foreground
@@ -129,11 +129,13 @@ impl Args {
             trace: may_be_told.then_some(TRACE),
             keys: accepted.map(|accepted| accepted as _),
             give_freed_memory_back: Some(give_freed_memory_back),
+            page_bytes: Some(page_bytes),
         };
         let meets = if self.accept_older_store { Meets::OthersWithOlderStore } else { Meets::Others };
         let serving = ServingConfig { process, meets, ..serving_config(server, &config, key, create) };
         match server.id.role() {
             ServerRole::Meta => {
+                keep_pages(server, &config);
                 let (inline_limit, root_owner) = (config.inline_limit, (config.root_uid, config.root_gid));
                 let usual = SplitConfig::default();
                 let split = SplitConfig { names_max: config.split_names.unwrap_or(usual.names_max), ..usual };
@@ -153,6 +155,11 @@ impl Args {
 
 /// What this process does about its recording, if it may be told.
 const TRACE: TraceService = TraceService { command: trace, read: weft_recording::read };
+
+fn page_bytes() -> (u64, u64) {
+    let bytes = weft_rt_real::page_bytes();
+    (bytes.memory, bytes.file)
+}
 
 /// Gives memory back to the system beside the thread that serves: requests go on that need no more
 /// than what this thread has at hand.
@@ -222,15 +229,34 @@ fn disk(server: &ServerConfig, config: &Config) -> Result<DiskConfig> {
         });
     }
     let data_servers = config.servers.iter().filter(|server| server.id.role() == ServerRole::Data).count() as u64;
-    let share = || Ok::<u64, anyhow::Error>(available_memory(Path::new("/proc/meminfo"))? / MEMORY_SHARE / data_servers);
+    let share = || {
+        let available = available_memory().context("it is not known how much memory is available; give the data servers a capacity")?;
+        Ok::<u64, anyhow::Error>(available / MEMORY_SHARE / data_servers)
+    };
     Ok(DiskConfig::Memory { capacity_bytes: server.capacity.map_or_else(share, Ok)? })
 }
 
-/// Bytes of memory that programs may still use.
-fn available_memory(meminfo: &Path) -> Result<u64> {
-    let text = std::fs::read_to_string(meminfo).with_context(|| format!("cannot read {}", meminfo.display()))?;
-    let available = proc::memory(&text, "MemAvailable");
-    available.with_context(|| format!("{} does not say how much memory is available; give the data servers a capacity", meminfo.display()))
+/// Has the names and inodes of a metadata server that are more than its memory is for lie in a file
+/// without a name in its folder.
+fn keep_pages(server: &ServerConfig, config: &Config) {
+    let meta_servers = config.servers.iter().filter(|server| server.id.role() == ServerRole::Meta).count() as u64;
+    let share = || available_memory().map(|available| available / MEMORY_SHARE / meta_servers);
+    let Some(memory) = config.metadata_memory.or_else(share) else { return };
+    match tempfile::tempfile_in(&server.dir) {
+        Ok(file) => weft_rt_real::keep_pages_in(file, memory),
+        Err(error) => {
+            let dir = server.dir.display();
+            let about = format!("all names and inodes have to fit into memory: {dir} takes no file for what is more: {error}");
+            write_line(Level::Warn, &server.name, &about);
+        }
+    }
+}
+
+/// Bytes of memory that programs may still use, as far as the machine says so.
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let limit = proc::memory_limit(Path::new("/proc/self/cgroup"), Path::new("/sys/fs/cgroup"));
+    Some(proc::memory(&text, "MemAvailable")?.min(limit))
 }
 
 /// What this server is told, whatever it serves.
@@ -241,19 +267,5 @@ fn serving_config(server: &ServerConfig, config: &Config, key: ClusterKey, creat
         durability: config.durability,
         batch_interval_ns: config.batch_interval_ms * MILLISECOND,
         ..ServingConfig::new(server.id, config.map(), key)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn available_memory_is_read_or_explained() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "MemTotal:  16 kB\nMemAvailable:       8 kB\n").unwrap();
-        assert_eq!(available_memory(file.path()).unwrap(), 8192);
-        std::fs::write(file.path(), "MemTotal: 16 kB\n").unwrap();
-        assert!(available_memory(file.path()).unwrap_err().to_string().contains("give the data servers a capacity"));
     }
 }

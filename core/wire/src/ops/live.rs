@@ -54,6 +54,13 @@ wire_struct! {
         pub oldest: Vec<WaitingRequest>,
         /// Where the clients are that these lists name, as far as that is known.
         pub client_names: Vec<ClientName>,
+        optional {
+            /// Bytes of memory that names and inodes take, but for those in the page file (metadata
+            /// servers).
+            2 pub page_memory_bytes: u64,
+            /// Bytes of names and inodes that are in the page file.
+            4 pub page_file_bytes: u64,
+        }
     }
 
     /// What was asked for under one number of an operation.

@@ -42,6 +42,8 @@ pub fn reply(id: ServerId, boot: u32, creates: u64, written_bytes: u64) -> LiveR
         objects_by_bytes: vec![TopRow { key: 9, count: 10_000, error: 0 }],
         oldest: vec![WaitingRequest { op: Op::Rmdir.code(), client: ClientId(5), object: Handle(1), age_ns: 2_500_000_000 }],
         client_names: vec![ClientName { client: ClientId(0xc1), name: "pid 77".into() }],
+        page_memory_bytes: Some(4096),
+        page_file_bytes: None,
     }
 }
 

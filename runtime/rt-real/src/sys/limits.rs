@@ -20,13 +20,16 @@ pub fn outlive_the_file_size_limit() {
 /// before there are threads.
 pub fn do_with_few_addresses() {
     #[cfg(target_env = "gnu")]
-    {
-        let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-        // SAFETY: writes to a structure of ours.
-        let asked = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
-        if asked == 0 && limit.rlim_cur != libc::RLIM_INFINITY {
-            // SAFETY: it sets a number, and there are no other threads.
-            unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
-        }
+    if are_addresses_limited() {
+        // SAFETY: it sets a number, and there are no other threads.
+        unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
     }
+}
+
+/// True if the addresses of this process are limited (`ulimit -v`).
+pub(super) fn are_addresses_limited() -> bool {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: writes to a structure of ours.
+    let asked = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    asked == 0 && limit.rlim_cur != libc::RLIM_INFINITY
 }

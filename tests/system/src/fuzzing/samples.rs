@@ -291,6 +291,8 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         objects_by_bytes: vec![row],
         oldest: vec![WaitingRequest { op: 18, client: about.client, object: about.file, age_ns: 11 }],
         client_names: vec![ClientName { client: about.client, name: "pid 1".into() }],
+        page_memory_bytes: Some(12),
+        page_file_bytes: Some(13),
     };
     let (kind, state_given) = (FileKind::File, Some(state.clone()));
     let dir = DirChange { version: 3, time: weft_base::WallTime(4) };

@@ -68,6 +68,7 @@ impl Args {
             ("--allow-faults", "allow_faults", !settings.allow_faults || config.allow_faults),
             ("--no-encryption", "encrypt_tcp", !settings.no_encryption || !config.encrypt_tcp),
             ("--listen", "the addresses of the servers", self.listen.is_none_or(is_listening)),
+            ("--metadata-memory", "metadata_memory", settings.metadata_memory.is_none_or(|size| config.metadata_memory == Some(size.0))),
             ("--capacity", "the capacity of each data server", self.capacity.is_none_or(has_capacity)),
         ];
         if let Some((option, key, _)) = kept.iter().find(|(.., is_kept)| !is_kept) {
